@@ -107,7 +107,7 @@ impl Field {
         let begun = Instant::now();
         let said = self.run(&toft, &["run", "--until-idle", "--", "sh", "-c", WORK]);
         let took = begun.elapsed() / u32::try_from(tasks).unwrap_or(1);
-        assert!(said.contains(&format!("Over: {tasks} done.")), "{}", said.lines().last().unwrap_or_default());
+        assert!(said.contains(&format!("Finished: {tasks} done.")), "{}", said.lines().last().unwrap_or_default());
         took
     }
 }

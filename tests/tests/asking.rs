@@ -223,7 +223,7 @@ fn times_are_local_and_relative_in_text_and_utc_in_json() {
     let local = home.run(&repo, "date", &["-d", due, "+%Y-%m-%d %H:%M"]);
     let local = local.trim();
     assert!(shown.contains(&format!("due {local}, in 5 days")), "{shown}");
-    assert!(shown.contains("put off until ") && shown.contains(", in 3 days"), "{shown}");
+    assert!(shown.contains("deferred until ") && shown.contains(", in 3 days"), "{shown}");
     assert!(shown.contains("created at ") && shown.contains(", just now by "), "{shown}");
     let claimed = home.toft(&repo, &["claim", &other]).ok();
     assert!(claimed.contains(", in "), "{claimed}");
@@ -308,10 +308,10 @@ fn a_workspace_of_another_clone_is_named_as_such_and_not_as_broken() {
     home.toft(one, &["finish", "--no-change", "x", "--as", "a"]).ok();
     // Only its own clone takes it down.
     let tidied = home.toft(two, &["ws", "gc"]).ok();
-    assert!(tidied.contains("stays") && tidied.contains(&help), "{tidied}");
+    assert!(tidied.contains("kept") && tidied.contains(&help), "{tidied}");
     let refused = home.toft(two, &["ws", "rm", &name]);
     assert!(refused.code != 0 && refused.err.contains("another clone"), "{refused:?}");
-    assert!(home.toft(one, &["ws", "gc"]).ok().contains("gone"));
+    assert!(home.toft(one, &["ws", "gc"]).ok().contains("removed"));
     // A link that really leads nowhere is still broken.
     let other = add(&home, one, &["More"]);
     home.toft(one, &["claim", &other, "--ws", "--as", "a"]).ok();

@@ -464,10 +464,10 @@ fn a_plan_that_nobody_can_read_any_more_is_said_to_be_one() {
     fs::write(repo.join("plan.md"), &list).unwrap();
     home.toft(&repo, &["import", "markdown", "plan.md"]).ok();
     let said = doctor(&repo);
-    assert!(said.contains("1001 issues are unfinished") && said.contains("toft move"), "{said}");
+    assert!(said.contains("1001 issues are open") && said.contains("toft move"), "{said}");
     let one = listed(&home, &repo).into_keys().next().unwrap();
     home.toft(&repo, &["edit", &one, "--close", "done", "-q"]).ok();
-    assert!(!doctor(&repo).contains("are unfinished"));
+    assert!(!doctor(&repo).contains("issues are open"));
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn gc_leaves_what_is_being_made_and_a_second_request_waits_for_the_first() {
     let first = start(&["ws", "create", "--name", "live", "-q"]);
     being_made(1);
     let said = home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
-    assert!(said.contains("somebody is making it"), "{said}");
+    assert!(said.contains("another command is creating it"), "{said}");
     fs::write(&go, "").unwrap();
     let path = String::from_utf8(first.wait_with_output().unwrap().stdout).unwrap();
     assert!(Path::new(path.trim()).join("a").is_file());

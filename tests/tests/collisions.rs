@@ -201,14 +201,14 @@ fn work_has_landed_when_merging_it_changes_nothing_and_not_when_it_only_looks_al
     commit(&home, &dir, "fix the second");
     fs::write(repo.join("twin.c"), fixed(0)).unwrap();
     commit(&home, &repo, "fix the first");
-    assert!(landed(&home, &repo, "twin").contains("1 not landed"));
+    assert!(landed(&home, &repo, "twin").contains("1 commit not landed"));
     // The same lines with another indentation.
     let dir = workspace(&home, &repo, "indent");
     fs::write(dir.join("i.py"), "if a:\n    one()\n    two()\n").unwrap();
     commit(&home, &dir, "i");
     fs::write(repo.join("i.py"), "if a:\n    one()\ntwo()\n").unwrap();
     commit(&home, &repo, "i");
-    assert!(landed(&home, &repo, "indent").contains("1 not landed"));
+    assert!(landed(&home, &repo, "indent").contains("1 commit not landed"));
     // Squashed, and changed since; then more work on top.
     let dir = workspace(&home, &repo, "squashed");
     for n in [20, 21] {
@@ -245,7 +245,7 @@ fn work_has_landed_when_merging_it_changes_nothing_and_not_when_it_only_looks_al
     home.run(&repo, "git", &["merge", "-q", "--no-edit", "--no-ff", "reset"]);
     assert!(landed(&home, &repo, "reset").contains("clean, landed"));
     home.run(&repo, "git", &["reset", "-q", "--hard", "HEAD~1"]);
-    assert!(landed(&home, &repo, "reset").contains("1 not landed"));
+    assert!(landed(&home, &repo, "reset").contains("1 commit not landed"));
 }
 
 #[test]
@@ -260,12 +260,12 @@ fn a_landing_that_cannot_be_proved_is_recorded_until_more_work_follows() {
     home.run(&repo, "git", &["merge", "-q", "--squash", "edited"]);
     replace(&repo.join("a.txt"), "three", "three, as the reviewer likes it");
     commit(&home, &repo, "squashed with an edit");
-    assert!(landed(&home, &repo, "edited").contains("1 not landed"));
+    assert!(landed(&home, &repo, "edited").contains("1 commit not landed"));
     home.toft(&repo, &["ws", "landed", "edited"]).ok();
     assert!(landed(&home, &repo, "edited").contains("landed, as recorded"));
     replace(&dir.join("a.txt"), "a line 9.", "nine");
     commit(&home, &dir, "more");
-    assert!(landed(&home, &repo, "edited").contains("2 not landed"));
+    assert!(landed(&home, &repo, "edited").contains("2 commits not landed"));
     home.toft(&repo, &["ws", "landed", "edited"]).ok();
     let gone = home.toft(&repo, &["ws", "rm", "edited", "--json"]).data();
     assert!(gone[0]["gone"] == true && gone[0]["rescue"].is_string(), "its commits are kept: {gone}");

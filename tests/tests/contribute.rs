@@ -94,7 +94,7 @@ fn a_rejected_proposal_comes_back_with_the_reason() {
         home.toft(keeper, &["accept", &id]).fails(5);
         project.keeper_shares();
         let came = project.sync();
-        assert_eq!((&came[0]["news"], &came[0]["why"]), (&"rejected".into(), &"Not taken: not now".into()), "{came:?}");
+        assert_eq!((&came[0]["news"], &came[0]["why"]), (&"rejected".into(), &"Rejected: not now".into()), "{came:?}");
         let here = project.shown(mine, &id);
         assert_eq!((&here["visibility"], &here["status"]), (&"local".into(), &"open".into()));
         assert!(here["comments"][0]["text"].as_str().unwrap().contains("not now"));

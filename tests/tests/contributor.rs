@@ -156,7 +156,7 @@ fn what_a_contributor_changes_about_upstreams_issue_is_laid_over_it() {
         let shown = project.shown(mine, theirs);
         assert_eq!(shown["overlay"]["ledger"], "planning");
         assert_eq!(shown["overlay"]["fields"], serde_json::json!(["assignee", "status"]));
-        assert!(home.toft(mine, &["show", theirs]).ok().contains("laid over it"), "it is said");
+        assert!(home.toft(mine, &["show", theirs]).ok().contains("your private changes"), "it is said");
         home.toft(mine, &["undo", "--as", "me"]).ok();
         assert_eq!(project.shown(mine, theirs)["status"], "open");
         home.toft(mine, &["flow", "abandon", shown["workflow"].as_str().unwrap()]).ok();

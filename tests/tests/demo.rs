@@ -19,7 +19,7 @@ fn five_agents_build_a_village_and_leave_one_question() {
     let took = begun.elapsed();
     eprintln!("{took:.1?}\n{said}");
     assert!(said.contains("40 issues and 5 agents"), "{said}");
-    assert!(said.contains("Over: 39 done, 2 failed, 1 waiting."), "{said}");
+    assert!(said.contains("Finished: 39 done, 2 failed, 1 waiting."), "{said}");
     assert!(said.contains("Ring the bell in the morning or in the evening?"), "{said}");
     assert!(took < Duration::from_secs(40), "{took:?}");
     assert_eq!(snapshot(&home.path().join("home")), before, "nothing of the user's is touched");
@@ -28,9 +28,9 @@ fn five_agents_build_a_village_and_leave_one_question() {
     // As the text says: look around, answer, run the rest.
     let there = said.lines().find(|line| line.starts_with("  cd ")).unwrap();
     let shell = |line: &str| home.run(&empty, "sh", &["-c", &format!("{there} && {line}")]);
-    let gate = said.split("toft agent answer ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let gate = said.split("toft answer ").nth(1).unwrap().split_whitespace().next().unwrap();
     assert!(shell("toft graph").contains("Open the chapel"));
-    shell(&format!("toft agent answer {gate} 'in the evening'"));
+    shell(&format!("toft answer {gate} 'in the evening'"));
     let rest = shell("toft run --until-idle -- ../agent");
     assert!(rest.contains("1 done"), "{rest}");
     assert_eq!(shell("toft list --all -q --limit 100").lines().count(), 40);

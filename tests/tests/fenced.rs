@@ -135,7 +135,7 @@ fn a_task_that_kills_its_worker_is_parked_and_asks_a_human() {
     }
     home.toft(&repo, &["claim"]).fails(6);
     let status = home.toft(&repo, &["status"]).ok();
-    assert!(status.contains("Needs you") && status.contains("failed for good"), "{status}");
+    assert!(status.contains("Needs you") && status.contains("  failed: "), "{status}");
     let task = home.toft(&repo, &["list", "-q"]).ok();
     home.toft(&repo, &["flow", "retry", task.trim(), "-m", "fixed"]).ok();
     home.toft(&repo, &["claim"]).ok();

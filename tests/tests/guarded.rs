@@ -27,24 +27,24 @@ fn init_as_a_contributor_guards_every_push() {
     let hook = |repo: &Path| repo.join(".git/hooks/pre-push");
     let plain = home.git("plain");
     let said = home.toft(&plain, &["init", "--contributor"]).ok();
-    assert!(said.contains("looks before every push"), "{said}");
+    assert!(said.contains("checks every push"), "{said}");
     let text = fs::read_to_string(hook(&plain)).unwrap();
     assert!(text.contains("toft guard") && fs::metadata(hook(&plain)).unwrap().mode() & 0o111 != 0);
     home.toft(&plain, &["init", "--contributor"]).ok();
     assert_eq!(fs::read_to_string(hook(&plain)).unwrap(), text, "once is enough");
-    assert!(home.toft(&plain, &["doctor"]).out.contains("looks before every push"));
+    assert!(home.toft(&plain, &["doctor"]).out.contains("checks every push"));
 
     let without = home.git("without");
     let said = home.toft(&without, &["init", "--contributor", "--no-guard"]).ok();
-    assert!(said.contains("No guard") && !hook(&without).exists(), "{said}");
+    assert!(said.contains("Pushes are not checked") && !hook(&without).exists(), "{said}");
     let said = home.toft(&without, &["doctor"]).out;
-    assert!(said.contains("Pushes are not guarded"), "{said}");
+    assert!(said.contains("Pushes are not checked"), "{said}");
 
     let own = home.git("own");
     fs::create_dir_all(own.join(".git/hooks")).unwrap();
     fs::write(hook(&own), "#!/bin/sh\nexit 0\n").unwrap();
     let said = home.toft(&own, &["init", "--contributor"]).ok();
-    assert!(said.contains("is yours and was left alone") && said.contains("toft setup guard"), "{said}");
+    assert!(said.contains("is yours and was not changed") && said.contains("toft setup guard"), "{said}");
     assert_eq!(fs::read_to_string(hook(&own)).unwrap(), "#!/bin/sh\nexit 0\n");
 
     let elsewhere = home.git("elsewhere");
@@ -58,12 +58,12 @@ fn init_as_a_contributor_guards_every_push() {
     fs::create_dir(&jj).unwrap();
     home.run(&jj, "jj", &["git", "init", "--colocate"]);
     let said = home.toft(&jj, &["init", "--contributor"]).ok();
-    assert!(said.contains("jj runs no hooks") && said.contains("toft doctor --outgoing"), "{said}");
+    assert!(said.contains("jj does not run git hooks") && said.contains("toft doctor --outgoing"), "{said}");
     let hg = home.path().join("hg");
     fs::create_dir(&hg).unwrap();
     home.run(&hg, "hg", &["init"]);
     let said = home.toft(&hg, &["init", "--contributor"]).ok();
-    assert!(said.contains("hg runs no hooks") && said.contains("toft doctor --outgoing"), "{said}");
+    assert!(said.contains("hg does not run git hooks") && said.contains("toft doctor --outgoing"), "{said}");
 }
 
 /// Script 40. Retyped titles and texts, and encoded ones, are documented as not recognised.

@@ -78,10 +78,10 @@ fn every_byte_comes_back_in_a_checkout_and_at_home() {
                 words
             };
             let shown = home.toft(&repo, &words(&["--all"])).ok();
-            assert!(shown.contains("Nothing was written; --yes writes it") && shown.contains("+"), "{shown}");
+            assert!(shown.contains("Nothing was written; use --yes") && shown.contains("+"), "{shown}");
             assert_eq!(own_files(&root), before, "showing writes nothing");
             let written = home.toft(&repo, &words(&["--all", "-y"])).ok();
-            assert!(written.contains("is wired into"), "{written}");
+            assert!(written.contains("Connected toft to"), "{written}");
             let after = own_files(&root);
             assert_ne!(after, before);
             for (name, text) in FIXTURES.iter().filter(|_| laid) {
@@ -92,12 +92,12 @@ fn every_byte_comes_back_in_a_checkout_and_at_home() {
                 }
             }
             let again = home.toft(&repo, &words(&["--all", "-y"])).ok();
-            assert!(again.contains("Everything is there already"), "{again}");
+            assert!(again.contains("Nothing to change"), "{again}");
             assert_eq!(own_files(&root), after, "again changes nothing");
             home.toft(&repo, &words(&["--remove", "-y"])).ok();
             assert_eq!(own_files(&root), before, "user {user}, laid {laid}");
             let again = home.toft(&repo, &words(&["--remove", "-y"])).ok();
-            assert!(again.contains("Nothing of toft is there"), "{again}");
+            assert!(again.contains("Nothing to remove"), "{again}");
         }
     }
 }
@@ -424,7 +424,7 @@ fn the_doctor_runs_nothing_that_a_repository_brings() {
     let text = json!({ "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": line }] }] } });
     fs::write(repo.join(".claude/settings.json"), text.to_string()).unwrap();
     let said = home.toft(&repo, &["doctor"]).ok();
-    assert!(said.contains("is not what toft writes, and is not run"), "{said}");
+    assert!(said.contains("differs from what toft writes, and is not run"), "{said}");
     assert!(!evil.exists());
 }
 

@@ -492,7 +492,7 @@ fn an_issue_that_was_finished_inside_a_workspace_is_not_opened_again_elsewhere()
         home.toft(&repo, &["--as", "v", "claim"]).fails(6);
     }
     let doctor = home.toft(&repo, &["doctor"]).ok();
-    assert!(!doctor.contains("the store that had its claim is gone"), "{doctor}");
+    assert!(!doctor.contains("the store that had its claim no longer exists"), "{doctor}");
     assert_eq!(home.run(&workspace, "git", &["status", "--porcelain"]), "", "the workspace's own copy is not written");
     home.run(&repo, "git", &["commit", "-qam", "its claim and its end"]);
     let branch = home.run(&workspace, "git", &["branch", "--show-current"]);

@@ -35,7 +35,7 @@ fn a_stale_session_of_the_same_name_changes_nothing() {
         &["finish", &task["tk_".len()..], "--no-change", "by the stale one"],
         &["save", "-m", "stale"],
     ] {
-        assert!(home.toft_with(&repo, &one, args).fails(5).contains("is over"), "{args:?}");
+        assert!(home.toft_with(&repo, &one, args).fails(5).contains("has ended"), "{args:?}");
     }
     let three = home.toft_with(&repo, &[("TOFT_SESSION", "three")], &["finish", &task, "release"]).fails(5);
     assert!(three.contains("another session of ana") && three.contains("--take-over"), "{three}");

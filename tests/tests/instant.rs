@@ -193,7 +193,7 @@ fn where_layers_do_not_work_copies_share_their_blocks() {
     }
     fs::write(plots[0].join("src/d0/f1.txt"), "mine\n").unwrap();
     assert_ne!(fs::read_to_string(plots[1].join("src/d0/f1.txt")).unwrap(), "mine\n");
-    assert!(home.toft(&repo, &["doctor"]).ok().contains("made as reflink copies"));
+    assert!(home.toft(&repo, &["doctor"]).ok().contains("created as reflink copies"));
     home.toft(&repo, &["ws", "rm", "p0", "--rescue"]).ok();
     home.toft(&repo, &["ws", "restore", "p0"]).ok();
     assert_eq!(fs::read_to_string(plots[0].join("src/d0/f1.txt")).unwrap(), "mine\n");

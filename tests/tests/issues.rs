@@ -20,7 +20,7 @@ fn an_epic_is_claimed_only_by_its_id_or_by_the_agent_it_is_assigned_to() {
     let repo = home.repo("api");
     let epic = add(&home, &repo, &["The whole", "-t", "epic"]);
     home.toft(&repo, &["claim"]).fails(6);
-    assert!(home.toft(&repo, &["list"]).ok().contains("ready if asked for"));
+    assert!(home.toft(&repo, &["list"]).ok().contains("ready, by id only"));
     home.toft(&repo, &["claim", &epic]).ok();
     home.toft(&repo, &["finish", "release", "-m", "x"]).ok();
     home.toft(&repo, &["agent", "register", "ann"]).ok();
@@ -37,7 +37,9 @@ fn an_edge_to_an_issue_that_is_not_here_is_kept_and_shown() {
     fs::write(ledger(&repo), line).unwrap();
     home.toft(&repo, &["edit", "tf-1", "-p", "0"]).ok();
     home.toft(&repo, &["compact"]).ok();
-    assert!(home.toft(&repo, &["show", "tf-1", "--why"]).ok().contains("needs tf-elsewhere, which no ledger here has"));
+    assert!(
+        home.toft(&repo, &["show", "tf-1", "--why"]).ok().contains("needs tf-elsewhere, which is in no ledger here")
+    );
     assert!(home.toft(&repo, &["doctor"]).ok().contains("tf-elsewhere"));
     assert!(fs::read_to_string(ledger(&repo)).unwrap().contains("tf-elsewhere"));
     home.toft(&repo, &["claim", "tf-1"]).fails(5);
@@ -60,7 +62,7 @@ fn parts_of_what_is_blocked_or_put_off_wait_and_say_why() {
     assert_eq!(ready(), [grandchild.as_str()]);
     home.toft(&repo, &["edit", &epic, "--defer", "1h"]).ok();
     assert!(home.toft(&repo, &["ready"]).ok().contains("Nothing"));
-    assert!(why(&grandchild).contains("is put off until"));
+    assert!(why(&grandchild).contains("is deferred until"));
     home.toft(&repo, &["edit", &epic, "--undefer"]).ok();
     assert_eq!(ready(), [grandchild.as_str()]);
     home.toft(&repo, &["edit", &grandchild, "--close", "done"]).ok();
@@ -202,7 +204,7 @@ fn an_issue_given_back_is_open_again_and_one_that_is_held_is_not_closed_by_hand(
     assert_eq!((row["status"].as_str(), row.get("assignee")), (Some("open"), None));
     assert!(home.toft(&repo, &["show", &id, "--why"]).ok().contains("It can start now"));
     assert!(home.toft(&repo, &["ready", "--explain"]).ok().contains(&format!("{later}  not ready")));
-    assert!(home.toft(&repo, &["claim", &id, "--as", "bob"]).ok().contains("go on from: half"));
+    assert!(home.toft(&repo, &["claim", &id, "--as", "bob"]).ok().contains("continue from: half"));
     home.toft(&repo, &["finish", &id, "release", "--as", "bob"]).ok();
     home.toft(&repo, &["edit", &id, "--close", "not wanted"]).ok();
     assert_eq!(listed(&home, &repo)[&id]["closed"]["reason"], "not wanted");

@@ -193,7 +193,7 @@ fn what_git_keeps_of_a_directory_deleted_by_hand_is_put_away() {
     let index = git(&["ls-files", "--stage"]);
     fs::remove_dir_all(&dir).unwrap();
     let said = home.toft(&repo, &["ws", "gc"]).ok();
-    assert!(said.contains("stays   w"), "{said}");
+    assert!(said.contains("kept    w"), "{said}");
     let said = home.toft(&repo, &["ws", "rm", "w"]).fails(5);
     assert!(said.contains("moved or deleted by hand") && said.contains("git has its index"), "{said}");
     let said = home.toft(&repo, &["ws", "rm", "w", "--rescue"]).ok();
@@ -247,7 +247,7 @@ fn ignored_work_is_kept_or_named_before_it_goes() {
     let dir = PathBuf::from(dir.trim());
     let before = every_byte(&dir);
     let said = home.toft(&repo, &["ws", "gc", "-n", "--older-than", "0s"]).ok();
-    assert!(said.contains("would leave data/ (3.1 MB), dev.sqlite (2.1 MB), target/ (6 B)"), "{said}");
+    assert!(said.contains("would not save data/ (3.1 MB), dev.sqlite (2.1 MB), target/ (6 B)"), "{said}");
     assert!(home.toft(&repo, &["ws", "show", "small"]).ok().contains("dev.sqlite (2.1 MB)"));
     let gone = home.toft(&repo, &["ws", "rm", "small", "--json"]).data();
     assert!(gone[0]["holds"].as_str().unwrap().contains("1 files"), "{gone}");
@@ -280,7 +280,7 @@ fn only_what_tools_build_again_goes_for_want_of_room() {
     let script = "UPDATE workspaces SET body = json_set(body, '$.used', '2020-01-01T00:00:00.000Z')";
     home.run(&repo, "sqlite3", &[".git/toft/toft.db", script]);
     let said = home.toft(&repo, &["ws", "gc"]).ok();
-    assert!(said.contains("deleted, to be built again: target/ (5.2 MB)"), "{said}");
+    assert!(said.contains("deleted, can be rebuilt: target/ (5.2 MB)"), "{said}");
     assert!(!dir.join("target").exists() && dir.join("data/results.bin").is_file() && dir.join("work.txt").is_file());
 }
 

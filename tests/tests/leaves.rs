@@ -178,7 +178,7 @@ fn a_proposal_with_a_secret_is_not_made() {
     let said = refused.out;
     assert!(said.contains("looks like a secret") && !said.contains(TOKEN), "{said}");
     assert!(!published(&home, &remote).contains(TOKEN) && !branches(&home, &remote).iter().any(|b| b.contains(&id)));
-    let finding = said.split("Sure? ").nth(1).unwrap()[..12].to_owned();
+    let finding = said.split("Finding ").nth(1).unwrap()[..12].to_owned();
     home.toft(mine, &["propose", &id, "--push", "origin", "--allow", &finding]).ok();
     assert!(branches(&home, &remote).iter().any(|branch| branch.contains(&id)));
     // Into the tree neither.

@@ -35,7 +35,7 @@ fn nothing_is_claimed_whose_ledger_cannot_be_written() {
     for args in [&["claim"][..], &["claim", &id]] {
         assert!(home.toft(&repo, args).fails(4).contains("could not write"), "{args:?}");
     }
-    assert!(home.toft(&repo, &["status"]).ok().contains("Nothing is going on"));
+    assert!(home.toft(&repo, &["status"]).ok().contains("No work in progress"));
     drop(locked);
     home.toft(&repo, &["claim"]).ok();
 }
@@ -51,7 +51,10 @@ fn what_was_finished_stands_though_its_ledger_cannot_be_told_and_is_told_later()
     let notes = serde_json::from_str::<serde_json::Value>(&said.out).unwrap()["notes"].clone();
     assert_eq!(said.code, 0, "{said:?}");
     assert!(notes[0].as_str().unwrap().contains(&id), "{notes}");
-    assert!(home.toft(&repo, &["doctor"]).out.contains("1 issues are not in their ledgers"), "the doctor knows");
+    assert!(
+        home.toft(&repo, &["doctor"]).out.contains("1 issues have changes that are not in their ledgers"),
+        "the doctor knows"
+    );
     drop(locked);
     home.toft(&repo, &["claim"]).fails(6);
     assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["status"], "closed");
@@ -90,7 +93,7 @@ fn each_of_several_claims_has_its_own_outcome() {
     let answer: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!(answer["data"].as_array().unwrap().len(), 2);
-    assert!(answer["notes"][0].as_str().unwrap().contains("was given back"), "{answer}");
+    assert!(answer["notes"][0].as_str().unwrap().contains("was released"), "{answer}");
     let open = home.toft(&repo, &["list", "--status", "open", "-q"]).ok();
     assert_eq!(open.trim(), ids[1], "only the one without a workspace is free");
 }
@@ -223,7 +226,7 @@ fn an_issue_whose_claim_is_lost_with_its_store_is_open_again_and_one_claimed_els
         }
     }
     home.toft(&repo, &["init"]).ok();
-    assert!(home.toft(&repo, &["doctor"]).out.contains("the store that had its claim is gone"));
+    assert!(home.toft(&repo, &["doctor"]).out.contains("the store that had its claim no longer exists"));
     home.toft(&repo, &["--as", "two", "claim"]).ok();
     let comments = home.toft(&repo, &["show", &id, "--json"]).data()["comments"].clone();
     assert!(comments[0]["text"].as_str().unwrap().contains("Open again"), "{comments}");

@@ -115,7 +115,7 @@ fn status_does_not_wait_for_a_slow_git_and_says_how_old_what_it_says_is() {
     assert!(data["workspaces_as_of"].is_string(), "{data}");
     let asked = fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains(" status ")).count();
     assert!(asked < paths.len(), "{asked}");
-    assert!(home.toft(&repo, &["status"]).ok().contains("Workspaces as seen "));
+    assert!(home.toft(&repo, &["status"]).ok().contains("Workspace state is up to "));
 }
 
 #[test]

@@ -305,7 +305,7 @@ fn one_whose_making_was_killed_is_made_again() {
     }
     assert!(killed > 0);
     let checks = home.toft(&repo, &["doctor"]).ok();
-    assert!(checks.contains("each where it should be"), "{checks}");
+    assert!(checks.contains("none damaged"), "{checks}");
 }
 
 /// Before the first there is not even a directory to put workspaces in.
@@ -378,7 +378,7 @@ fn rescues_are_listed_expire_and_can_be_deleted() {
     let config = repo.join(".git/toft/config.toml");
     fs::write(&config, "[workspaces]\nrescue_max_age = \"0s\"\n").unwrap();
     let said = home.toft(&repo, &["ws", "gc", "-n"]).ok();
-    assert!(said.contains("would go b --at 1"), "{said}");
+    assert!(said.contains("would remove b --at 1"), "{said}");
     home.toft(&repo, &["ws", "gc"]).ok();
     assert_eq!(home.run(&repo, "git", &["for-each-ref", "refs/toft/rescue", "refs/toft/rescued"]), "");
     // A file that travels in the tree has no say in it.

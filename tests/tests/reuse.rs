@@ -31,7 +31,7 @@ fn one_that_was_made_ahead_is_handed_out_as_if_it_were_fresh() {
     let home = Home::new();
     let repo = project(&home);
     home.toft(&repo, &["ws", "pool", "3"]).ok();
-    assert!(home.toft(&repo, &["ws", "pool", "3"]).ok().contains("0 made"));
+    assert!(home.toft(&repo, &["ws", "pool", "3"]).ok().contains("0 created"));
     // The world goes on while they wait, and somebody spoils one.
     commit(&home, &repo, "later.txt", "later\n");
     let rows = home.toft(&repo, &["ws", "list", "--json"]).data();

@@ -54,24 +54,24 @@ fn a_worker_does_its_own_work_and_ends_nothing_else() {
     home.toft(&repo, &["finish", &tasks[1], "waiting", "-m", "which colour?", "--as", "lee"]).ok();
     let refused = |words: &[&str], may_not: &str| {
         let said = home.toft(&repo, &[words, &["--as", "lee"]].concat()).fails(4);
-        let wanted = format!("worker `lee` may not {may_not}; a coordinator or a person may");
+        let wanted = format!("worker `lee` may not {may_not}; a coordinator or a human may");
         assert!(said.contains("error[not_allowed]") && said.contains(&wanted), "{words:?}: {said}");
     };
     refused(&["flow", "abandon", &wf], "abandon a workflow");
     refused(&["flow", "replan", &wf, plan], "replan a workflow");
     refused(&["flow", "skip", &tasks[2]], "retry or skip a task of a plan");
     refused(&["flow", "limit", &wf, "--budget", "9"], "change the limits of a workflow");
-    refused(&["agent", "answer", &tasks[1], "red"], "answer a question asked of a person");
+    refused(&["agent", "answer", &tasks[1], "red"], "answer a question asked of a human");
     refused(&["stop", &tasks[0]], "stop another agent");
     refused(&["agent", "pause", "kim"], "pause or resume another agent");
     refused(&["agent", "remove", "kim"], "unregister another agent");
     refused(&["assign", &tasks[2], "kim"], "assign work");
     let said = home.toft(&repo, &["agent", "register", "lee", "--role", "coordinator", "--as", "lee"]).fails(4);
-    assert!(said.contains("only a person may"), "{said}");
+    assert!(said.contains("only a human may"), "{said}");
     // An agent is known by its shell, too.
     for sign in ["TOFT_AGENT", "CLAUDECODE", "GEMINI_CLI"] {
         let said = home.toft_with(&repo, &[(sign, "1")], &["flow", "abandon", &wf]).fails(4);
-        assert!(said.contains("a coordinator or a person may"), "{sign}: {said}");
+        assert!(said.contains("a coordinator or a human may"), "{sign}: {said}");
     }
     assert_eq!(data(&home, &repo, &["flow", "show", &wf])["workflow"]["status"], "running");
     // Its own it finishes, fails, saves, asks about, pauses and stops; and it writes work down.
@@ -340,7 +340,7 @@ fn a_template_is_described_shown_and_removed() {
         home.toft(&repo, &["flow", "template", "put", file.to_str().unwrap()]).ok();
         assert!(home.toft(&repo, &["flow", "template", "list"]).ok().contains("How we mend things"));
         let shown = home.toft(&repo, &["flow", "template", "show", "fix"]).ok();
-        for word in ["fix@1", "How we mend things", "--set what (needed)", "the thing", "review  after mend"] {
+        for word in ["fix@1", "How we mend things", "--set what (required)", "the thing", "review  after mend"] {
             assert!(shown.contains(word), "{word}: {shown}");
         }
         let made = data(home, &repo, &["flow", "from", "fix", "--set", "what=it"]);

@@ -219,7 +219,10 @@ fn each_thing_in_the_way_has_a_plain_outcome_and_nothing_is_lost() {
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
     add(&home, &a, &["Second"]);
     let said = home.toft(&a, &["sync"]);
-    assert!(said.code == 1 && said.out.contains("not taken with origin") && !said.out.contains('\u{1b}'), "{said:?}");
+    assert!(
+        said.code == 1 && said.out.contains("push rejected with origin") && !said.out.contains('\u{1b}'),
+        "{said:?}"
+    );
     fs::remove_file(&hook).unwrap();
     assert_eq!(how(&home, &a)["sent"], 1);
 

@@ -173,7 +173,7 @@ fn a_stopped_slot_is_killed_with_its_agent_and_every_restart_counts() {
     runner.ends_within(Duration::from_secs(60));
     agents::none_left(&home);
     assert_eq!(fs::read_to_string(&starts).unwrap().lines().count(), 3, "max_attempts is 3");
-    assert!(said(&home).contains("did not answer"), "{}", said(&home));
+    assert!(said(&home).contains("did not respond"), "{}", said(&home));
     assert_eq!(data(&home, &repo, &["status"])["needs_you"][0]["kind"], "failed");
 }
 
@@ -340,7 +340,7 @@ fn a_claim_whose_answer_was_lost_is_worked_on_and_never_kept_by_an_idle_slot() {
     let words = ["--ttl", "20m", "--", "sh", "-c", &script];
     let _runner = Runner::start(&home, &repo, &[("TOFT_STORE", &through), ("TOFT_HOST", "far")], &words);
     let until = Instant::now() + Duration::from_secs(20);
-    while !said(&home).contains("waits for work") {
+    while !said(&home).contains("waiting for work") {
         assert!(Instant::now() < until, "the runner never waits");
         thread::sleep(Duration::from_millis(50));
     }
@@ -396,7 +396,7 @@ fn stopping_a_hold_without_a_runner_makes_its_fence_stale() {
     let claimed = data(&home, &repo, &["--as", "bob", "claim"]);
     let fence = claimed["lease"]["token"].as_str().unwrap().to_owned();
     let said = home.toft(&repo, &["stop", "bob"]).ok();
-    assert!(said.contains("Revoked the hold of bob"), "{said}");
+    assert!(said.contains("Revoked the lease of bob"), "{said}");
     let late =
         ["--as", "bob", "finish", claimed["task"]["id"].as_str().unwrap(), "--fence", &fence, "--no-change", "x"];
     home.toft(&repo, &late).fails(5);

@@ -157,8 +157,8 @@ fn an_overlay_that_cannot_rename_directories_is_not_used_and_it_says_why() {
     assert!(said.contains("renamed"), "{said}");
     assert!(said.contains("fuse-overlayfs: directories cannot be renamed"), "{said}");
     let doctor = said.lines().find(|line| line.starts_with("ok    workspaces")).unwrap();
-    assert!(doctor.contains("made as") && doctor.contains("directories cannot be renamed"), "{doctor}");
-    assert!(said.contains("1 untracked, 1 not landed"), "{said}");
+    assert!(doctor.contains("created as") && doctor.contains("directories cannot be renamed"), "{doctor}");
+    assert!(said.contains("1 untracked, 1 commit not landed"), "{said}");
     assert!(said.contains("\nwork\n"), "one that was made in a user namespace is there outside: {said}");
 }
 
@@ -172,12 +172,12 @@ fn doctor_says_how_workspaces_are_made_and_why() {
         said.lines().find(|line| line.contains("  workspaces  ")).unwrap().to_owned()
     };
     plot(&home, &repo, &["w"]);
-    assert!(row(&repo).contains("made as plain checkouts: this one is small or sparse"), "{}", row(&repo));
+    assert!(row(&repo).contains("created as plain checkouts: this one is small or sparse"), "{}", row(&repo));
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"never\"\n").unwrap();
     assert!(row(&repo).contains("workspaces.instant is \"never\""), "{}", row(&repo));
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"always\"\n").unwrap();
     if may_mount() {
-        assert!(row(&repo).contains("made as overlayfs"), "{}", row(&repo));
+        assert!(row(&repo).contains("created as overlayfs"), "{}", row(&repo));
     }
 }
 
@@ -281,7 +281,7 @@ fn a_workspace_whose_daemon_was_killed_is_taken_down_and_mounted_again() {
             "rm" => drop(home.toft(&repo, &["ws", "rm", look, "--rescue"]).ok()),
             "gc" => {
                 let said = home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
-                assert!(said.contains("put away as"), "{said}");
+                assert!(said.contains("saved as"), "{said}");
             }
             _ => drop(home.toft(&repo, &["ws", look, look]).ok()),
         }

@@ -205,7 +205,7 @@ fn over_quota_nothing_is_made_and_what_could_go_is_named() {
     home.toft(&repo, &["ws", "pin", "two"]).ok();
     let said = home.toft(&repo, &["ws", "create", "--name", "three"]).fails(5);
     assert!(
-        said.contains("there are 2 workspaces, and 2 may be") && said.contains("one") && !said.contains("two,"),
+        said.contains("there are 2 workspaces, and the maximum is 2") && said.contains("one") && !said.contains("two,"),
         "{said}"
     );
     assert!(one.join("work.txt").is_file() && two.is_dir());
@@ -443,7 +443,7 @@ fn a_name_means_the_workspace_of_that_name_and_a_path_the_one_around_it() {
     let path = PathBuf::from(home.toft(&repo, &["ws", "path", &id]).ok().trim());
     commit(&home, &path, "done.txt", "done\n");
     let said = home.toft(&path, &["finish", "--evidence", "HEAD", "--as", "ann"]).ok();
-    assert!(said.contains("1 not landed"), "{said}");
+    assert!(said.contains("1 commit not landed"), "{said}");
     let head = home.run(&path, "git", &["rev-parse", "HEAD"]);
     assert!(home.toft(&repo, &["show", &id]).ok().contains(head.trim()));
 }

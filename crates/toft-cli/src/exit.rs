@@ -67,7 +67,12 @@ impl Failure {
 
     /// The doctor found something.
     pub(crate) fn unhealthy(count: usize) -> Self {
-        Self::new(DOCTOR, "unhealthy", format!("{count} checks failed"), "each failed line above says what was seen")
+        Self::new(
+            DOCTOR,
+            "unhealthy",
+            if count == 1 { "1 check failed".to_owned() } else { format!("{count} checks failed") },
+            "see the lines marked FAIL",
+        )
     }
 
     /// What clap says of a command, in one line, with its best suggestion.
@@ -138,40 +143,45 @@ impl From<Error> for Failure {
                 blocked(fault, message)
             }
             Error::Checkout(FindError::Dangling { .. }) => {
-                let help = "if the repository was moved: toft ws list there mends its workspaces; else name a checkout with -C";
+                let help = "if the repository was moved: toft ws list there repairs its workspaces; else name a checkout with -C";
                 Self::new(DOCTOR, "checkout_broken", message, help)
             }
             Error::Checkout(_) => {
-                Self::new(DOCTOR, "checkout_broken", message, "go to a checkout that is whole, or name one with -C")
+                Self::new(DOCTOR, "checkout_broken", message, "change to an undamaged checkout, or name one with -C")
             }
             Error::NoRepository { .. } => Self::new(
                 NOT_FOUND,
                 "no_repository",
                 message,
-                "go into a repository, or add --store global, or toft init --no-vcs for a plain directory",
+                "change to a repository, or add --store global, or run toft init --no-vcs for a plain directory",
             ),
             Error::NotInitialised { .. } => Self::new(NOT_FOUND, "not_initialised", message, "toft init"),
             Error::UnknownRepository { .. } => {
                 Self::new(NOT_FOUND, "unknown_repository", message, "toft init registers it there")
             }
-            Error::StoreThere { .. } => {
-                Self::new(CONFLICT, "store_there", message, "add --replace: the store that is there is kept aside")
-            }
+            Error::StoreThere { .. } => Self::new(
+                CONFLICT,
+                "store_there",
+                message,
+                "add --replace: the present store is kept under another name",
+            ),
             Error::UnknownStore { .. } => Self::new(
                 USAGE,
                 "unknown_store",
                 message,
                 "a store is repo, worktree, global, the path of a file, or postgres://…",
             ),
-            Error::Config { .. } => Self::new(USAGE, "config", message, "mend that value; toft where lists the files"),
-            Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "docs/guides/plans.md shows the shape"),
+            Error::Config { .. } => {
+                Self::new(USAGE, "config", message, "correct that value; toft where lists the files")
+            }
+            Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "see docs/guides/plans.md for the format"),
             Error::Workspace(error) => workspace(&error, message),
             Error::Exchange(error) => {
                 let (status, code, help) = match error {
-                    ExchangeError::Offline { .. } => (RETRY, "offline", "everything is kept here; try again later"),
+                    ExchangeError::Offline { .. } => (RETRY, "offline", "nothing is lost; try again later"),
                     ExchangeError::NotFound { .. } => (FAILED, "no_repository", "git remote -v shows its URL"),
-                    ExchangeError::Denied { .. } => (NOT_ALLOWED, "denied", "can you reach that remote yourself?"),
-                    ExchangeError::Protected { .. } => (NOT_ALLOWED, "protected", "ask whoever keeps that remote"),
+                    ExchangeError::Denied { .. } => (NOT_ALLOWED, "denied", "check your access to that remote"),
+                    ExchangeError::Protected { .. } => (NOT_ALLOWED, "protected", "ask the maintainer of that remote"),
                     ExchangeError::InTheWay(_) => (CONFLICT, "in_the_way", ""),
                     ExchangeError::Failed(error) => return workspace(&error, message),
                 };
@@ -183,13 +193,23 @@ impl From<Error> for Failure {
                 message,
                 "git clone it on this machine, then toft init in the clone",
             ),
-            Error::Untrusted { .. } => {
-                Self::new(NOT_ALLOWED, "untrusted", message, "toft trust shows them · --plain makes one without")
-            }
-            Error::Setup { .. } => Self::new(FAILED, "setup_failed", message, "mend it, or --plain makes one without"),
+            Error::Untrusted { .. } => Self::new(
+                NOT_ALLOWED,
+                "untrusted",
+                message,
+                "toft trust shows them · --plain creates a workspace without them",
+            ),
+            Error::Setup { .. } => Self::new(
+                FAILED,
+                "setup_failed",
+                message,
+                "fix the command, or use --plain to create a workspace without setup",
+            ),
             Error::NoWorkspace { cause } => Self { message, ..Self::from(*cause) },
             Error::Start { .. } => Self::new(FAILED, "not_started", message, "is it installed, and on PATH?"),
-            Error::LeaseLost { .. } => Self::new(CONFLICT, "lease_lost", message, "toft show ID says who holds it now"),
+            Error::LeaseLost { .. } => {
+                Self::new(CONFLICT, "lease_lost", message, "toft show ID shows who holds it now")
+            }
             Error::RunnerStopped => Self::new(FAILED, "stopped", message, ""),
             Error::NoSandbox => {
                 Self::new(NOT_ALLOWED, "no_sandbox", message, "install bubblewrap, or run without --sandbox")
@@ -205,29 +225,33 @@ impl From<Error> for Failure {
 
 fn workspace(error: &WorkspaceError, message: String) -> Failure {
     let (status, code, help) = match error {
-        WorkspaceError::Run(RunError::Missing(_)) => (FAILED, "not_installed", "install it, or mend PATH"),
-        WorkspaceError::Run(RunError::Late { .. }) => (RETRY, "late", "try again; toft ws list shows where things are"),
+        WorkspaceError::Run(RunError::Missing(_)) => (FAILED, "not_installed", "install it, or correct PATH"),
+        WorkspaceError::Run(RunError::Late { .. }) => {
+            (RETRY, "late", "try again; toft ws list shows the state of workspaces")
+        }
         WorkspaceError::Run(_) => (FAILED, "vcs_failed", "toft doctor · toft ws list"),
         WorkspaceError::Io { .. } => (FAILED, "io", ""),
         WorkspaceError::Find(_) => (DOCTOR, "checkout_broken", "toft doctor"),
         WorkspaceError::Busy { .. } => (RETRY, "busy", "try again"),
-        WorkspaceError::InUse { .. } => (CONFLICT, "in_use", "cd out of it, close the file, or let that process end"),
-        WorkspaceError::InTheWay { .. } => (CONFLICT, "in_the_way", "choose another --name; what is there stays"),
+        WorkspaceError::InUse { .. } => {
+            (CONFLICT, "in_use", "cd out of it, close the file, or wait for that process to end")
+        }
+        WorkspaceError::InTheWay { .. } => {
+            (CONFLICT, "in_the_way", "choose another --name; the existing file or directory is kept")
+        }
         WorkspaceError::Inside { .. } => {
-            (USAGE, "inside_repository", "name a place outside of any: workspaces.root in config.toml")
+            (USAGE, "inside_repository", "set workspaces.root in config.toml to a directory outside of any repository")
         }
         WorkspaceError::BranchTaken { .. } => (CONFLICT, "branch_taken", "choose another --name"),
-        WorkspaceError::NoRescue { .. } => (NOT_FOUND, "no_rescue", "toft ws show NAME lists what was put away"),
+        WorkspaceError::NoRescue { .. } => (NOT_FOUND, "no_rescue", "toft ws show NAME lists its rescues"),
         WorkspaceError::NoBase { text } if text == "HEAD" => (NOT_FOUND, "no_base", "commit something first"),
         WorkspaceError::NoBase { .. } => (NOT_FOUND, "no_base", "name a commit or branch with --base"),
-        WorkspaceError::BadName { .. } => (USAGE, "bad_name", "letters, digits, - and _ make a name"),
-        WorkspaceError::NotFor { .. } => (NOT_ALLOWED, "not_for_this_vcs", "docs/guides/workspaces.md says what is"),
-        WorkspaceError::Stays { .. } => {
-            (CONFLICT, "stays", "toft ws show says what is in it; --rescue puts away what can be")
-        }
+        WorkspaceError::BadName { .. } => (USAGE, "bad_name", "use letters, digits, - and _"),
+        WorkspaceError::NotFor { .. } => (NOT_ALLOWED, "not_for_this_vcs", "see docs/guides/workspaces.md"),
+        WorkspaceError::Stays { .. } => (CONFLICT, "stays", "toft ws show lists its content; --rescue saves it first"),
         WorkspaceError::NotWhole { next, .. } => (CONFLICT, "not_whole", next.as_str()),
         WorkspaceError::Unverified { .. } => {
-            (RETRY, "unverified", "somebody writes there; try again when they are done")
+            (RETRY, "unverified", "a process writes to it; try again when that has ended")
         }
     };
     Failure::new(status, code, message, help)
@@ -238,7 +262,11 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
     let (status, code, help) = match refusal {
         Refusal::Other { .. } => (CONFLICT, "other", String::new()),
         Refusal::NotFound { what, .. } => (NOT_FOUND, "not_found", look_up(what).into()),
-        Refusal::Ambiguous { text, .. } if text == "@" => (NOT_FOUND, "ambiguous", "name one of them".into()),
+        Refusal::Ambiguous { text, candidates } if text == "@" => {
+            message = format!("you hold {} tasks: {}", candidates.len(), candidates.join(", "));
+            let first = candidates.first().map_or("ID", String::as_str);
+            (NOT_FOUND, "ambiguous", format!("name one of them, such as {first}"))
+        }
         Refusal::Ambiguous { .. } => (NOT_FOUND, "ambiguous", "give more characters of the id".into()),
         Refusal::LeaseHeld { task, yours: true, until, .. } => {
             message = format!("you hold {task} already, until {until}");
@@ -251,13 +279,13 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
             (CONFLICT, "lease_held", help)
         }
         Refusal::FenceStale { .. } => {
-            (CONFLICT, "fence_stale", "stop working on it: your writes change nothing now · toft ready".into())
+            (CONFLICT, "fence_stale", "stop working on it: your writes are rejected · toft ready".into())
         }
         Refusal::OtherSession { task, .. } => (
             CONFLICT,
             "other_session",
             format!(
-                "finish it where it was claimed, add the --fence that claim printed, or toft claim {task} --take-over"
+                "finish it where it was claimed, add --fence with the fence of the claim, or toft claim {task} --take-over"
             ),
         ),
         Refusal::NotHolder { task, status, .. } if !status.open() => {
@@ -275,7 +303,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
             format!("toft agent register NAME --can {}, then --as NAME", lacking.join(" --can ")),
         ),
         Refusal::NothingReady { examined: Some(_), .. } => {
-            (NOTHING, "nothing_ready", "name fewer labels, or one that fewer tasks have".into())
+            (NOTHING, "nothing_ready", "use fewer labels, or a rarer one".into())
         }
         Refusal::NothingReady { unstartable: Some(found), .. } => (
             NOTHING,
@@ -283,7 +311,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
             format!("toft show {} · toft flow template list · toft claim --wait", found.issue),
         ),
         Refusal::NothingReady { .. } => {
-            (NOTHING, "nothing_ready", "toft ready --explain · toft claim --wait · toft status".into())
+            (NOTHING, "nothing_ready", "toft ready --explain · toft claim --wait · toft add \"title\"".into())
         }
         Refusal::WrongState { wanted, .. } if wanted.contains(" ws ") => (CONFLICT, "wrong_state", String::new()),
         Refusal::WrongState { id, .. } => (CONFLICT, "wrong_state", format!("toft show {id}")),
@@ -297,23 +325,28 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::AgentPaused { agent, state } if state == "removed" => {
             (NOT_ALLOWED, "agent_removed", format!("toft agent register {agent} registers it again"))
         }
-        Refusal::NotAllowed { .. } => {
-            (NOT_ALLOWED, "not_allowed", "toft agent send human \"…\" asks one · toft agent --help lists rights".into())
-        }
+        Refusal::NotAllowed { .. } => (
+            NOT_ALLOWED,
+            "not_allowed",
+            "toft agent send human \"…\" asks for it · toft agent --help lists rights".into(),
+        ),
         Refusal::AgentPaused { agent, .. } => (NOT_ALLOWED, "agent_paused", format!("toft agent resume {agent}")),
         Refusal::Exists { .. } => (CONFLICT, "exists", "choose another name".into()),
-        Refusal::NoRoom { .. } => {
-            (CONFLICT, "no_room", "toft ws gc takes down what nobody needs; workspaces.most in config.toml".into())
-        }
+        Refusal::NoRoom { .. } => (
+            CONFLICT,
+            "no_room",
+            "toft ws gc removes workspaces whose work has landed; workspaces.most in config.toml sets the limit".into(),
+        ),
         Refusal::Invalid { .. } => (USAGE, "invalid", String::new()),
         Refusal::MissingVariables { .. } => (USAGE, "missing_variables", "add --set NAME=VALUE for each".into()),
         Refusal::UnknownVariables { .. } => (USAGE, "unknown_variables", "toft flow template list".into()),
         Refusal::Secret { .. } => {
-            (NOT_ALLOWED, "held", "take a real secret out (toft edit); --allow FINDING lets that one pass".into())
+            (NOT_ALLOWED, "held", "remove a real secret with toft edit; --allow FINDING allows that finding".into())
         }
         Refusal::CannotUndo { .. } => (CONFLICT, "cannot_undo", "toft log shows what was done".into()),
         Refusal::Findings { .. } => {
-            let help = "take it out (toft edit), leave the field out (--without FIELD), or publish it with --allow ID";
+            let help =
+                "remove it with toft edit, leave the field out with --without FIELD, or publish it with --allow ID";
             (NOT_ALLOWED, "held", help.into())
         }
         Refusal::OpReused { .. } => (CONFLICT, "op_reused", "use a new --op id for another request".into()),
@@ -329,12 +362,11 @@ fn meant(word: &str) -> Option<&'static str> {
         }
         "retry" | "skip" => "toft flow retry TASK · toft flow skip TASK",
         "cancel" | "abandon" | "drop" | "quit" | "exit" => {
-            "toft finish release -m \"…\" gives work back · toft flow pause WORKFLOW · toft flow --help"
+            "toft finish release -m \"…\" releases a task · toft flow pause WORKFLOW · toft flow --help"
         }
         "continue" | "resume" => "toft claim ID · toft flow resume WORKFLOW",
-        "inbox" | "send" | "answer" | "register" | "message" | "messages" | "pause" => {
-            "toft agent inbox|send|answer|register|pause"
-        }
+        "inbox" | "send" | "register" | "message" | "messages" | "pause" => "toft agent inbox|send|register|pause",
+        "reply" | "respond" => "toft answer ID TEXT",
         "logs" => "toft log · toft show ID --log",
         "search" | "find" | "query" | "grep" => "toft list --search TEXT",
         "comment" | "note" | "label" | "tag" => "toft edit ID -m TEXT · toft edit ID -l LABEL",
@@ -343,8 +375,8 @@ fn meant(word: &str) -> Option<&'static str> {
         "reopen" | "open" => "toft edit ID --reopen",
         "resolve" | "fixed" | "wontfix" => "toft close ID -m REASON",
         "remove" | "del" | "archive" => "toft close ID -m REASON closes an issue · toft ws list shows workspaces",
-        "prune" | "clean" | "cleanup" => "toft ws gc -n shows which workspaces nobody needs",
-        "reset" | "revert" => "toft undo -n shows what undo would take back",
+        "prune" | "clean" | "cleanup" => "toft ws gc -n shows which workspaces can be removed",
+        "reset" | "revert" => "toft undo -n shows what undo would do",
         "unassign" => "toft edit ID --assignee \"\"",
         "priority" | "prioritize" | "due" => "toft edit ID -p P1 · toft edit ID --due 3d",
         "pick" | "grab" => "toft claim",
@@ -352,11 +384,12 @@ fn meant(word: &str) -> Option<&'static str> {
         "tasks" | "task" => "toft list tasks",
         "workers" | "slots" => "toft agent list · toft status",
         "check" | "verify" | "diagnose" => "toft doctor",
-        "commit" | "checkpoint" => "git commit records files; toft save -m \"…\" records how far a task is",
+        "commit" | "checkpoint" => "git commit records files; toft save -m \"…\" saves a checkpoint of a task",
         "ps" | "top" | "who" | "dashboard" => "toft status",
         "version" => "toft --version",
-        "merge" | "land" | "diff" | "review" | "pr" => {
-            "toft ws path ID goes to the work, on a branch of its own; git diff and git merge do the rest"
+        "diff" | "review" | "pr" => "toft ws list shows the work and its state; git diff main...toft/… shows a branch",
+        "merge" | "land" => {
+            "toft does not merge yet: `toft ws list` shows the work, `git merge toft/…` merges its branch, then `toft ws gc`"
         }
         "stats" | "stat" | "report" => "toft status · toft list --all",
         "todos" | "backlog" => "toft ready · toft list",
@@ -425,7 +458,7 @@ fn look_up(what: &str) -> &'static str {
         "ledger" => "toft ledger list",
         "call" => "toft schema -q",
         "remote" => "git remote -v lists them",
-        "revision or time" => "nothing was recorded by then; toft log ID says when things were",
+        "revision or time" => "nothing was recorded by then; toft log ID shows the times",
         _ => "toft list --all · toft flow list · toft agent list",
     }
 }
@@ -461,7 +494,7 @@ fn store(error: &StoreError, message: String) -> Failure {
             DOCTOR,
             "damaged",
             message,
-            "toft backup restore FILE restores a backup, and keeps the damaged file beside it",
+            "toft backup restore FILE restores a backup and keeps the damaged file",
         ),
         StoreError::Older { .. } => Failure::new(
             DOCTOR,
@@ -470,7 +503,7 @@ fn store(error: &StoreError, message: String) -> Failure {
             "toft migrate upgrades it; stop processes of older versions first",
         ),
         StoreError::Busy { writer: Some(Writer { pid, stopped: true, .. }), .. } => {
-            let help = format!("kill -CONT {pid} lets it go on; then try again. Reading works meanwhile");
+            let help = format!("kill -CONT {pid} resumes it; then try again. Reading works meanwhile");
             Failure::new(RETRY, "busy", message, &help)
         }
         StoreError::Busy { .. } => Failure::new(RETRY, "busy", message, "try again"),
@@ -479,7 +512,7 @@ fn store(error: &StoreError, message: String) -> Failure {
             RETRY,
             "outcome_unknown",
             message,
-            "toft log shows whether it was done; a command repeated with the same --op is done once",
+            "toft log shows whether it succeeded; a command repeated with the same --op runs once",
         ),
         StoreError::Unreachable { .. } => Failure::new(
             RETRY,
@@ -488,7 +521,9 @@ fn store(error: &StoreError, message: String) -> Failure {
             "toft where shows which server and why; try again when it answers",
         ),
         StoreError::Unreadable { .. } => Failure::new(DOCTOR, "unreadable", message, "toft doctor"),
-        StoreError::Newer { .. } => Failure::new(DOCTOR, "newer_store", message, "use the newer toft that wrote it"),
+        StoreError::Newer { .. } => {
+            Failure::new(DOCTOR, "newer_store", message, "install the newer version that wrote it")
+        }
         StoreError::Unsuitable { .. } => {
             Failure::new(DOCTOR, "unsuitable", message, "toft where shows why it was chosen")
         }
@@ -502,7 +537,7 @@ fn blocked(fault: Fault, message: String) -> Failure {
         Fault::AccessDenied => (
             NOT_ALLOWED,
             "access_denied",
-            "toft where names the file: its owner must let you write there; in a sandbox, allow that directory",
+            "toft where shows the file: you need write permission; in a sandbox, allow that directory",
         ),
         Fault::ReadOnly => (
             NOT_ALLOWED,

@@ -91,7 +91,7 @@ impl fmt::Display for Role {
         f.write_str(match self {
             Self::Worker => "worker",
             Self::Coordinator => "coordinator",
-            Self::Human => "person",
+            Self::Human => "human",
         })
     }
 }

@@ -129,7 +129,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Status { status } => write!(f, "it is {}", status.as_str()),
             Self::Workflow { status } => write!(f, "its workflow is {}", status.as_str()),
-            Self::ParallelLimit { limit } => write!(f, "its workflow runs {limit} at once, the most it may"),
+            Self::ParallelLimit { limit } => write!(f, "its workflow has reached its limit ({limit} at a time)"),
             Self::Budget { budget, spent } => write!(f, "its workflow spent {spent} of {budget}"),
             Self::Blocked { on, kind: DependencyKind::OnFailure, status } => {
                 write!(f, "starts only if {on} fails ({})", word(*status))

@@ -31,7 +31,7 @@ pub struct Unstartable {
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum Refusal {
     /// Published text looks private; a person decides about each finding.
-    #[error("nothing was published; to decide about first: {}", findings.iter().map(|(id, what)| format!("{id} ({what})")).collect::<Vec<_>>().join("; "))]
+    #[error("nothing was published; these findings need a decision: {}", findings.iter().map(|(id, what)| format!("{id} ({what})")).collect::<Vec<_>>().join("; "))]
     Findings {
         /// The short id of each finding, with its location.
         findings: Vec<(String, String)>,
@@ -66,7 +66,7 @@ pub enum Refusal {
         silent_s: u64,
     },
     /// The fence is not that of the live lease.
-    #[error("your hold on {task} (fence {yours}) is over; {}", .holder.as_ref().map_or("nobody holds it now".to_owned(), |agent| format!("{agent} holds it now")))]
+    #[error("your lease on {task} (fence {yours}) has ended; {}", .holder.as_ref().map_or("no agent holds it now".to_owned(), |agent| format!("{agent} holds it now")))]
     FenceStale {
         task: TaskId,
         /// The fence that the caller gave.
@@ -105,7 +105,7 @@ pub enum Refusal {
     /// No task can start.
     #[error(
         "nothing is ready{}{}{}{}",
-        if .lacking.is_empty() { String::new() } else { format!(" for you: what is needs an agent that can {}", .lacking.join(", ")) },
+        if .lacking.is_empty() { String::new() } else { format!(" for you: ready tasks need an agent that can {}", .lacking.join(", ")) },
         .examined.map_or(String::new(), |count| format!("; the search ended after {count} tasks that match only part of the filter")),
         .next.map_or(String::new(), |at| format!("; the next timer ends at {at}")),
         .unstartable.as_ref().map_or(String::new(), |found| format!("; {} cannot be started: {}", found.issue, found.why))
@@ -147,7 +147,7 @@ pub enum Refusal {
         path: Vec<String>,
     },
     /// The agent is paused or removed, and may not claim.
-    #[error("{agent} is {state} and takes nothing new")]
+    #[error("{agent} is {state} and cannot claim")]
     AgentPaused {
         agent: String,
         /// Paused or removed.
@@ -189,7 +189,7 @@ pub enum Refusal {
         known: Vec<String>,
     },
     /// The maximum number of workspaces is reached.
-    #[error("there are {there} workspaces, and {most} may be; {}", if .could_go.is_empty() { "all of them are pinned".to_owned() } else { format!("these are the oldest: {}", .could_go.join(", ")) })]
+    #[error("there are {there} workspaces, and the maximum is {most}; {}", if .could_go.is_empty() { "all of them are pinned".to_owned() } else { format!("these are the oldest: {}", .could_go.join(", ")) })]
     NoRoom {
         /// The number of workspaces.
         there: usize,
@@ -199,7 +199,7 @@ pub enum Refusal {
         could_go: Vec<String>,
     },
     /// The operation cannot be undone.
-    #[error("`{what}` of {entity} is not taken back: {why}")]
+    #[error("cannot undo or redo `{what}` of {entity}: {why}")]
     CannotUndo {
         /// The operation.
         what: String,
@@ -209,7 +209,7 @@ pub enum Refusal {
         why: String,
     },
     /// The operation id belongs to another request.
-    #[error("operation {op} was another request: `{verb}` by {actor}")]
+    #[error("operation {op} was used for another request: `{verb}` by {actor}")]
     OpReused {
         /// The id.
         op: String,

@@ -81,7 +81,7 @@ impl fmt::Display for Action {
             Self::Replan => "replan a workflow",
             Self::Decide => "retry or skip a task of a plan",
             Self::Limit => "change the limits of a workflow",
-            Self::Answer => "answer a question asked of a person",
+            Self::Answer => "answer a question asked of a human",
             Self::Stop => "stop another agent",
             Self::Pause => "pause or resume another agent",
             Self::Assign => "assign work",
@@ -99,7 +99,7 @@ pub(crate) fn named(roles: &[Role]) -> String {
         .map(|role| match role {
             Role::Worker => "a worker",
             Role::Coordinator => "a coordinator",
-            Role::Human => "a person",
+            Role::Human => "a human",
         })
         .collect();
     names.join(" or ")
@@ -109,11 +109,11 @@ pub(crate) fn named(roles: &[Role]) -> String {
 #[must_use]
 pub fn table() -> String {
     let width = Action::ALL.iter().map(|action| action.to_string().len()).max().unwrap_or(0);
-    let mut text = format!("{:width$}  worker  coordinator  person\n", "");
+    let mut text = format!("{:width$}  worker  coordinator  human\n", "");
     for action in Action::ALL {
-        let [worker, coordinator, person] =
+        let [worker, coordinator, human] =
             [Role::Worker, Role::Coordinator, Role::Human].map(|role| if action.allows(role) { "yes" } else { "-" });
-        text.push_str(&format!("{:width$}  {worker:6}  {coordinator:11}  {person}\n", action.to_string()));
+        text.push_str(&format!("{:width$}  {worker:6}  {coordinator:11}  {human}\n", action.to_string()));
     }
     text
 }

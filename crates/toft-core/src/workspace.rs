@@ -389,8 +389,8 @@ impl Survey {
             (self.changed, "changed"),
             (self.untracked, "untracked"),
             (self.stashes, "stashed"),
-            (self.dropped, "in its log only"),
-            (self.ahead, "not landed"),
+            (self.dropped, "in its reflog only"),
+            (self.ahead, if self.ahead == 1 { "commit not landed" } else { "commits not landed" }),
             (self.beside, "on other branches"),
         ];
         let mut words: Vec<String> =

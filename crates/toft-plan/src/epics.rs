@@ -52,7 +52,7 @@ impl Plan<'_> {
                     Ok(None) => {}
                     // Whoever can write to its ledger closes it.
                     Err(Error::Refused(_)) => {}
-                    Err(error) => self.session.note(format!("the epic {id} was left as it is: {error}")),
+                    Err(error) => self.session.note(format!("the epic {id} was not changed: {error}")),
                 }
             }
         }

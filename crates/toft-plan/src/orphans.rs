@@ -34,7 +34,8 @@ impl Orphan {
         let hours = |span: &Duration| span.as_secs() / 3_600;
         match self {
             Self::StoreGone => {
-                "is in progress, and the store that had its claim is gone: the next claim opens it again".to_owned()
+                "is in progress, and the store that had its claim no longer exists: the next claim reopens it"
+                    .to_owned()
             }
             Self::Silent(age) => {
                 format!(
@@ -43,7 +44,7 @@ impl Orphan {
                 )
             }
             Self::Elsewhere(age) => format!(
-                "was claimed in another clone or store {} h ago: it is left alone for {} h",
+                "was claimed in another clone or store {} h ago: it is not offered for {} h",
                 hours(age),
                 hours(&HONOURED)
             ),

@@ -68,7 +68,7 @@ impl Plan<'_> {
         let all = "every issue with its comments and history of changes, deleted ones that were shared as tombstones";
         Ok(match ledger.place {
             _ if ledger.read_only => (None, "nothing: it is read only here".to_owned()),
-            _ if !versioned => (None, "nothing: it is under no version control".to_owned()),
+            _ if !versioned => (None, "nothing: it is not under version control".to_owned()),
             LedgerKind::Branch if ledger.kept_by_others => {
                 (None, "nothing; toft propose sends one issue, on a branch of its own".to_owned())
             }

@@ -174,7 +174,7 @@ impl Plan<'_> {
                 Sent::LostRace(_) => {}
             }
         }
-        let said = "others sent changes again and again; try once more".to_owned();
+        let said = "other clones kept pushing first; try again".to_owned();
         Err(ExchangeError::InTheWay(said).into())
     }
 

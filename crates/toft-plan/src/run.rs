@@ -86,7 +86,7 @@ impl Plan<'_> {
                 Ok(()) => {}
                 // Its ledger cannot be seen or written from here; it is told from where it can.
                 Err(Error::Refused(_)) => {}
-                Err(error) => self.session.note(format!("the ledger does not say so of {issue} yet: {error}")),
+                Err(error) => self.session.note(format!("the ledger is not updated for {issue} yet: {error}")),
             }
         }
     }
@@ -107,7 +107,7 @@ impl Plan<'_> {
                 Ok(edit::close(issue, &summary, outcome, &by)?)
             }
             (WorkflowStatus::Failed, _) if !theirs => {
-                let reason = outcome.as_ref().map_or("its holders were lost", |outcome| outcome.summary.as_str());
+                let reason = outcome.as_ref().map_or("its leases were lost", |outcome| outcome.summary.as_str());
                 // Two that tell it at once say the same.
                 let word = format!("{}-{}", workflow.id, workflow.updated.0);
                 Ok(edit::park(issue, reason, &edit::By { actor: "toft", now, word: &word }))

@@ -18,7 +18,7 @@ impl Plan<'_> {
         if !shared || path.exists() || self.index(Access::Read)?.file(&ledger.name, ISSUES)?.is_none() {
             return Ok(());
         }
-        let why = "it was there before; is its disk mounted? `toft ledger remove` forgets it";
+        let why = "it existed before; is its disk mounted? `toft ledger remove` removes it from the list";
         let cause = std::io::Error::new(std::io::ErrorKind::NotFound, why);
         Err(Error::Io { doing: "find", path, cause })
     }
@@ -29,7 +29,8 @@ impl Plan<'_> {
         if matches!(error, Error::Store(_)) {
             return Err(error);
         }
-        self.session.note(format!("ledger `{}` cannot be read now, so what it last said counts: {error}", ledger.name));
+        self.session
+            .note(format!("ledger `{}` cannot be read now, so its last known content is used: {error}", ledger.name));
         let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
         bad.insert(ledger.name.clone(), error.to_string());
         Ok(())

@@ -579,7 +579,7 @@ impl Plan<'_> {
             return;
         }
         if let Err(error) = self.session.perform(Note { what: what.to_owned(), notes, epics }) {
-            self.session.note(format!("the ledger was written, and history does not say so: {error}"));
+            self.session.note(format!("the ledger was written, but the event was not recorded: {error}"));
         }
     }
 }

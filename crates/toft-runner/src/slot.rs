@@ -336,7 +336,7 @@ impl Slot {
             }
             Err(error) => {
                 // What is no task's fault counts for nothing; the next one may be luckier.
-                self.give_back(claimed, &format!("the runner could not go on: {error}"))?;
+                self.give_back(claimed, &format!("the runner stopped: {error}"))?;
                 return Err(error);
             }
         };
@@ -347,7 +347,7 @@ impl Slot {
         }
         self.conclude(claimed, came).or_else(|error| {
             // The command ran, so the attempt counts, whatever could not be told of it.
-            self.fail(claimed, &format!("what came of it could not be recorded: {error}"))
+            self.fail(claimed, &format!("the result could not be recorded: {error}"))
         })
     }
 

@@ -17,7 +17,8 @@ use crate::{
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ConfigFile {
-    /// The store: `repo`, `worktree`, `global`, the path of a file, or a `postgres://` URL.
+    /// The store: `repo`, one for all worktrees (`.git/toft/toft.db`); `worktree`, one for this worktree; `global`, one for all
+    /// repositories of this user; the path of a file; or a `postgres://` URL.
     #[schemars(extend("default" = "repo", "scope" = "clone"))]
     pub(crate) store: Option<String>,
     /// The agent that commands act as. Without it, your user name.
@@ -37,7 +38,7 @@ pub(crate) struct LeaseSection {
     /// How long a lease lasts without renewal.
     #[schemars(extend("format" = "duration", "default" = "30m"))]
     pub(crate) ttl: Option<String>,
-    /// How long a process that lives but does not renew keeps its lease.
+    /// How long a lease that follows a process (`--pid`) lasts without renewal while the process runs.
     #[schemars(extend("format" = "duration", "default" = "4h"))]
     pub(crate) cap: Option<String>,
 }
@@ -94,7 +95,7 @@ pub(crate) struct WorkspacesSection {
     /// Which workspaces stay when their task ends.
     #[schemars(extend("default" = "always"))]
     pub(crate) keep: Option<Keep>,
-    /// Maximum number of workspaces of a repository on this machine.
+    /// Maximum number of workspaces of a repository on this machine; creating more fails with `no_room`.
     #[schemars(extend("default" = 500))]
     pub(crate) most: Option<usize>,
     /// `toft ws gc` removes unused workspaces that are older.

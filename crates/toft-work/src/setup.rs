@@ -65,10 +65,10 @@ pub(crate) fn run(
             step(path);
             let (source, target) = (from.join(path), to.join(path));
             let what = if behind_link(from, Path::new(path)) || behind_link(to, Path::new(path)) {
-                missing.push(format!("{path} is behind a link, and is not taken"));
+                missing.push(format!("{path} is behind a link, and is not copied"));
                 "is behind a link"
             } else if fs::symlink_metadata(&source).is_err() {
-                missing.push(format!("{path} is not in {} to be taken", from.display()));
+                missing.push(format!("{path} is not in {}", from.display()));
                 "is not there to be taken"
             } else if fs::symlink_metadata(&target).is_ok() {
                 "is there already"

@@ -21,7 +21,7 @@ impl Work<'_> {
         let id = request.id.clone();
         self.act(actor, None, request).map_err(|error| match error {
             Error::Refused(Refusal::NotFound { .. }) if issue_named => {
-                let wanted = "nobody holds it, so there is nothing to stop".to_owned();
+                let wanted = "no agent holds it, so there is nothing to stop".to_owned();
                 Refusal::WrongState { id, state: "not in progress".into(), wanted }.into()
             }
             error => error,

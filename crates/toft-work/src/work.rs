@@ -138,7 +138,7 @@ impl Work<'_> {
     fn free_orphans(&self) -> bool {
         let freed = Plan::open(self.session).and_then(|plan| plan.map_or(Ok(0), |plan| plan.free_orphans()));
         freed.unwrap_or_else(|error| {
-            self.note(format!("issues that are in progress elsewhere were not looked at: {error}"));
+            self.note(format!("issues that are in progress elsewhere were not checked: {error}"));
             0
         }) > 0
     }
@@ -207,7 +207,7 @@ impl Work<'_> {
     /// Removes the workspace of an ended task, if the configuration allows it. A failure does not affect the task.
     pub fn tidy_after(&self, actor: &str, task: &Task) -> Option<Tidied> {
         self.let_go_of_workspace(actor, task).unwrap_or_else(|error| {
-            self.note(format!("its workspace was left as it is: {error}"));
+            self.note(format!("its workspace was not changed: {error}"));
             None
         })
     }
@@ -343,7 +343,7 @@ impl Work<'_> {
     /// Records an undo. The ledger is already changed, so the undo is valid even if it cannot be recorded.
     fn say_undone(&self, actor: &str, undo: &Undo, redo: bool) {
         if let Err(error) = self.perform_as(actor, None, Undone { undo: undo.clone(), redo }) {
-            self.note(format!("history does not say so yet: {error}"));
+            self.note(format!("the event was not recorded yet: {error}"));
         }
     }
 

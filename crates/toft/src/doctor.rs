@@ -82,7 +82,7 @@ fn sandbox() -> Check {
     let sandbox = Sandbox::default();
     let seen = match sandbox.kind() {
         Ok(kind) => format!("offline by {}", sandbox.promise(kind)),
-        Err(error) => format!("{error}; --sandbox is refused"),
+        Err(error) => format!("{error}; --sandbox cannot be used"),
     };
     Check { what: "sandbox".into(), health: Health::Ok, seen }
 }
@@ -101,21 +101,24 @@ fn workspaces(toft: &Toft) -> Option<Check> {
                 odd.extend(trouble.iter().map(|trouble| format!("{}: {trouble} ({hint})", workspace.name)));
                 if workspace.state != WorkspaceState::Ready {
                     let state = workspace.state.as_str();
-                    odd.push(format!("{} is {state}; toft ws gc goes on with it", workspace.name));
+                    odd.push(format!("{} is {state}; toft ws gc completes that", workspace.name));
                 }
             }
             odd.extend(unknown.iter().map(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 match WorkspaceBackend::written_unmounted(&name) {
                     true => format!(
-                        "{} was written while the workspace was not mounted; take what you need",
+                        "{} was written while the workspace was not mounted; copy what you need",
                         path.display()
                     ),
-                    false => format!("{} is no workspace; it is left alone", path.display()),
+                    false => format!("{} is not a workspace; toft does not change it", path.display()),
                 }
             }));
-            let made_as = all.made_as().map(|how| format!("; new ones are made as {how}")).unwrap_or_default();
-            let well = format!("{} of them, each where it should be{made_as}", seen.len());
+            let made_as = all.made_as().map(|how| format!("; new ones are created as {how}")).unwrap_or_default();
+            let well = match seen.len() {
+                1 => format!("1 workspace, none damaged{made_as}"),
+                count => format!("{count} workspaces, none damaged{made_as}"),
+            };
             if odd.is_empty() { (Health::Ok, well) } else { (Health::Warn, format!("{}{made_as}", odd.join("; "))) }
         }
     };
@@ -144,8 +147,8 @@ fn ledgers(toft: &Toft) -> Option<Check> {
             .map(|found| format!("{}:{}: {}", found.file, found.line, found.problem))
             .collect();
         let hint = match troubles.iter().any(|found| found.conflict) {
-            true => "`toft compact` takes the markers out; other lines are corrected in the file",
-            false => "correct these lines in the file; until then they stay as they are, and the rest is used",
+            true => "`toft compact` removes the conflict markers; correct other lines in the file",
+            false => "correct these lines in the file; until then toft ignores them and uses the rest",
         };
         wrong.push(format!("{} ({hint})", all.join("; ")));
     }
@@ -154,30 +157,32 @@ fn ledgers(toft: &Toft) -> Option<Check> {
         return told(if fails { Health::Fail } else { Health::Warn }, wrong.join("; "));
     }
     let mut odd: Vec<String> =
-        dangling.iter().map(|(id, on)| format!("{id} needs {on}, which no ledger here has")).collect();
+        dangling.iter().map(|(id, on)| format!("{id} needs {on}, which is in no ledger here")).collect();
     odd.extend(circles.iter().map(|circle| {
         let first = circle.first().map_or("", String::as_str);
         format!(
-            "{} need each other; {first} can start first, and toft edit ID --unneeds ID breaks the circle",
+            "{} need each other; {first} can start first, and toft edit ID --unneeds ID breaks the cycle",
             circle.join(", ")
         )
     }));
     if open > MANY_OPEN {
         odd.push(format!(
-            "{open} issues are unfinished, more than the {MANY_OPEN} that a plan is read well with: close or defer what \
-             nobody will do (toft list --limit 50), or move a part to another ledger (toft move --to LEDGER --filter …)"
+            "{open} issues are open, and toft recommends at most {MANY_OPEN}: close or defer some (toft list --limit 50), or \
+             move some to another ledger (toft move --to LEDGER --filter …)"
         ));
     }
     let aside = toft.plan().ok().flatten().map_or(0, |plan| plan.set_aside_count());
     if aside > 0 {
-        odd.push(format!("{aside} lines that an earlier toft took out are in quarantine/, beside their ledger"));
+        odd.push(format!("{aside} lines that an earlier toft removed are in quarantine/, beside their ledger"));
     }
     odd.extend(orphans.iter().take(SHOWN).map(|(found, orphan)| format!("{} {}", found.issue.id, orphan.explained())));
     if untold > 0 {
-        odd.push(format!("{untold} issues are not in their ledgers as they are; the next command tells them again"));
+        odd.push(format!(
+            "{untold} issues have changes that are not in their ledgers yet; the next command writes them"
+        ));
     }
     match odd.is_empty() {
-        true => told(Health::Ok, format!("{issues} issues, {open} unfinished; every line is understood")),
+        true => told(Health::Ok, format!("{issues} issues, {open} open; no unreadable lines")),
         false => told(Health::Warn, odd.join("; ")),
     }
 }
@@ -188,12 +193,12 @@ fn sharing(toft: &Toft) -> Option<Check> {
     let (mut health, mut seen) = (Health::Ok, Vec::new());
     for (ledger, asked) in plan.ask_others(ASKING) {
         seen.push(match asked {
-            Ok(Some(remote)) => format!("{ledger} with {remote}, which answers"),
-            Ok(None) => format!("{ledger} with nobody"),
-            Err(ExchangeError::Offline { remote, .. }) => format!("{ledger} with {remote}, which does not answer now"),
+            Ok(Some(remote)) => format!("ledger {ledger}: {remote} answers"),
+            Ok(None) => format!("ledger {ledger}: not shared (no remote)"),
+            Err(ExchangeError::Offline { remote, .. }) => format!("ledger {ledger}: {remote} does not answer"),
             Err(error) => {
                 health = Health::Warn;
-                format!("{ledger}: {error}")
+                format!("ledger {ledger}: {error}")
             }
         });
     }
@@ -243,11 +248,7 @@ fn failed(doing: &str, cause: String) -> Error {
 
 fn integrity(store: &SqliteStore) -> Result<String, Error> {
     let found = store.check()?;
-    if found.is_empty() {
-        Ok("SQLite finds nothing wrong".into())
-    } else {
-        Err(failed("check the file", found.join("; ")))
-    }
+    if found.is_empty() { Ok("integrity check passed".into()) } else { Err(failed("check the file", found.join("; "))) }
 }
 
 /// Checks that only the owner can read the store, which contains prompts and notes.
@@ -255,7 +256,7 @@ fn permissions(store: &SqliteStore) -> Check {
     let (health, seen) = match mode(store.path()) {
         Some(mode) if mode & 0o077 != 0 => (Health::Warn, format!("others can read the store (mode {mode:o})")),
         Some(mode) => (Health::Ok, format!("mode {mode:o}")),
-        None => (Health::Ok, "not told on this system".into()),
+        None => (Health::Ok, "unknown on this system".into()),
     };
     Check { what: "private".into(), health, seen }
 }
@@ -265,11 +266,11 @@ fn mode(path: &Path) -> Option<u32> {
     std::fs::metadata(path).ok().map(|meta| meta.permissions().mode() & 0o777)
 }
 
-/// Begins to write in turn, and lets go without a trace.
+/// Acquires the write lock, and releases it without writing.
 fn write_and_forget(toft: &Toft) -> Result<String, Error> {
     let start = Instant::now();
     toft.store().begin(Access::Write)?.now()?;
-    Ok(format!("a turn to write came after {:.1} ms", start.elapsed().as_secs_f64() * 1e3))
+    Ok(format!("write lock acquired in {:.1} ms", start.elapsed().as_secs_f64() * 1e3))
 }
 
 /// A second connection must see the same store while the first holds the write lock.
@@ -282,14 +283,14 @@ fn two_connections(toft: &Toft) -> Result<String, Error> {
     if ids == mine {
         Ok("a second connection reads while the first writes".into())
     } else {
-        Err(failed("compare two connections", "they see different stores".into()))
+        Err(failed("compare two connections", "they read different data".into()))
     }
 }
 
 fn invariants(toft: &Toft) -> Result<String, Error> {
     let outcome = toft.perform(audit::Request { events: 10_000 })?;
     if outcome.broken.is_empty() {
-        Ok(format!("hold for {} open tasks", outcome.tasks))
+        Ok(format!("checked {} open tasks, no violation", outcome.tasks))
     } else {
         Err(failed("audit the invariants", outcome.broken.join("; ")))
     }
@@ -304,7 +305,7 @@ fn processes(toft: &Toft) -> Result<String, Error> {
         (Liveness::Alive, Liveness::Dead) => {
             Ok(format!("leases follow processes on host {}; a lease lasts {}", machine.host(), span(toft)))
         }
-        (Liveness::Alive, _) => Ok("processes are known by id only; leases end by time".into()),
+        (Liveness::Alive, _) => Ok("process start times are unknown; leases end by time only".into()),
         _ => Err(failed("look at this process", "it counts as dead".into())),
     }
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCompleter;
 use toft::time::parse_duration;
 
-use super::{positive, work::Hold};
+use super::{complete, positive, work::Hold};
 
 /// The kind of a message, unless its sender says another.
 const STATUS: &str = "status";
@@ -14,7 +15,7 @@ const STATUS: &str = "status";
 pub(crate) enum AgentCommand {
     /// Register an agent
     Register(Register),
-    /// Registered agents: what each is doing, and what it holds
+    /// List registered agents: what each is doing, and what it holds
     #[command(alias = "ls")]
     List {
         /// Include agents that were unregistered
@@ -28,44 +29,53 @@ pub(crate) enum AgentCommand {
     Inbox(Inbox),
     /// Pause an agent: it claims nothing new
     Pause {
-        /// The agent; yourself when left out
+        /// Agent [default: yourself]
         #[arg(value_name = "AGENT")]
         name: Option<String>,
     },
     /// Resume a paused agent
     Resume {
-        /// The agent; yourself when left out
+        /// Agent [default: yourself]
         #[arg(value_name = "AGENT")]
         name: Option<String>,
     },
-    /// Unregister an agent that holds nothing; what was assigned to it is free again
+    /// Unregister an agent that holds nothing; anyone may claim what was assigned to it
     #[command(alias = "rm", alias = "unregister")]
     Remove {
-        /// The agent; yourself when left out
+        /// Agent [default: yourself]
         #[arg(value_name = "AGENT")]
         name: Option<String>,
     },
-    /// Answer what a waiting task asked, or say that its command succeeded
-    Answer {
-        /// The question (gt_…) or the task that waits
-        id: String,
-        /// The answer
-        text: String,
-    },
+    /// Answer a question; the same as `toft answer`
+    Answer(Answer),
+}
+
+/// Answer the question of a waiting task, or report that its command succeeded.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft status                      # lists open questions
+  toft answer tf-a41c \"Stripe\"     # the task goes back to the queue, with the answer")]
+pub(crate) struct Answer {
+    /// Issue or task that waits, or its question (gt_…)
+    #[arg(add = ArgValueCompleter::new(complete::issues))]
+    pub(crate) id: String,
+    /// Answer
+    pub(crate) text: String,
 }
 
 /// Register an agent.
 #[derive(Args, Debug)]
 pub(crate) struct Register {
-    /// Its name; a readable one is made up when left out
+    /// Name [default: a readable one is generated]
     pub(crate) name: Option<String>,
-    /// worker, coordinator, human
+    /// Role: worker, coordinator or human
     #[arg(long)]
     pub(crate) role: Option<String>,
-    /// Capability of the agent
+    /// Capability of the agent, for tasks that require it; repeatable
     #[arg(long = "can", value_name = "TAG")]
     pub(crate) capabilities: Vec<String>,
-    /// What runs it
+    /// Program that runs the agent, such as claude or codex
     #[arg(long)]
     pub(crate) runtime: Option<String>,
 }
@@ -73,29 +83,29 @@ pub(crate) struct Register {
 /// Send a message.
 #[derive(Args, Debug)]
 pub(crate) struct Send {
-    /// human, all, an agent, role:worker, a task (its holder), a workflow (everyone on it)
+    /// Recipient: human, all, an agent, role:worker, a task (its holder), or a workflow (everyone on it)
     pub(crate) to: String,
-    /// What it says
+    /// Text of the message
     pub(crate) text: String,
-    /// What it is about, in one line
+    /// Subject
     #[arg(long)]
     pub(crate) subject: Option<String>,
-    /// assignment, status, question, answer, broadcast
+    /// Kind: assignment, status, question, answer or broadcast
     #[arg(long, default_value = STATUS)]
     pub(crate) kind: String,
     /// Priority; P0 is the most urgent
     #[arg(short, long, value_name = "P0..P4", value_parser = super::priority)]
     pub(crate) priority: Option<u8>,
-    /// The message this one answers
+    /// Message that this one replies to
     #[arg(long, value_name = "MESSAGE")]
     pub(crate) reply_to: Option<String>,
-    /// Speak as the holder of this task
+    /// Send as the holder of this task
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
-    /// The recipient is to confirm
+    /// Ask the recipient to confirm the message
     #[arg(long)]
     pub(crate) needs_ack: bool,
-    /// Skip the task after this long
+    /// Do not deliver the message if it is not read within this time
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) expires: Option<Duration>,
     #[command(flatten)]
@@ -123,16 +133,16 @@ impl Send {
 /// Read your messages.
 #[derive(Args, Debug)]
 pub(crate) struct Inbox {
-    /// What was sent to the person in charge
+    /// Read the messages that were sent to `human`
     #[arg(long)]
     pub(crate) human: bool,
-    /// Read messages, too
+    /// Include messages that were read before
     #[arg(long, conflicts_with = "peek")]
     pub(crate) all: bool,
-    /// Look without marking anything as read
+    /// Do not mark messages as read
     #[arg(long)]
     pub(crate) peek: bool,
-    /// Confirm this message
+    /// Confirm a message
     #[arg(long, value_name = "MESSAGE")]
     pub(crate) ack: Option<String>,
     /// Wait for a message
@@ -147,12 +157,12 @@ pub(crate) struct Inbox {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  toft assign tf-a41c blue-heron   only blue-heron claims it, before anything else
-  toft assign tf-a41c --none       anyone may claim it again")]
+  toft assign tf-a41c blue-heron   # only blue-heron claims it, before anything else
+  toft assign tf-a41c --none       # anyone may claim it again")]
 pub(crate) struct Assign {
-    /// The issue or task; nobody may hold it
+    /// Issue or task that no agent holds
     pub(crate) id: String,
-    /// The agent
+    /// Agent
     #[arg(value_name = "AGENT", required_unless_present = "none")]
     pub(crate) to: Option<String>,
     /// Remove the assignment

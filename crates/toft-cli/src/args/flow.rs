@@ -8,28 +8,28 @@ use super::{Reach, positive};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FlowCommand {
-    /// Make a workflow from words, with one task or those you name
+    /// Create a workflow from a title and tasks
     #[command(alias = "create")]
     New(NewFlow),
-    /// Make a workflow from a plan file (.toml, .yaml, .json)
+    /// Create a workflow from a plan file (.toml, .yaml, .json)
     Apply(Apply),
-    /// Make a workflow from a template
+    /// Create a workflow from a template
     From(FromTemplate),
-    /// A workflow with its tasks
+    /// Show a workflow with its tasks
     Show {
-        /// The workflow
+        /// Workflow
         id: String,
         /// Maximum number of tasks
         #[arg(long, default_value_t = super::FLOW_ROWS, value_parser = positive)]
         limit: usize,
     },
-    /// Workflows, newest first
+    /// List workflows, newest first
     #[command(alias = "ls")]
     List {
-        /// Include closed issues and ended tasks
+        /// Include ended workflows
         #[arg(long)]
         all: bool,
-        /// Only rows with this status
+        /// Only workflows with this status
         #[arg(long)]
         status: Option<String>,
         /// Maximum number of rows
@@ -46,78 +46,78 @@ pub(crate) enum FlowCommand {
     Resume(One),
     /// Abandon a workflow: leases are revoked, open tasks cancelled
     Abandon(One),
-    /// Change what it may do at once, or spend
+    /// Change the limits of a workflow: parallel tasks, budget
     Limit {
-        /// The workflow
+        /// Workflow
         id: String,
-        /// Maximum number of tasks held at once
+        /// Maximum number of tasks held at the same time
         #[arg(long, value_name = "N", required_unless_present = "budget")]
         max_parallel: Option<u32>,
-        /// Maximum cost of all attempts together
+        /// Maximum total cost of all attempts
         #[arg(long)]
         budget: Option<f64>,
     },
-    /// Add a task
+    /// Add a task to a workflow
     Add {
-        /// The workflow
+        /// Workflow
         workflow: String,
-        /// The task's name
+        /// Name of the task
         name: String,
-        /// The repository it is to be done in, by name or id, if the workflow spans several
+        /// Repository of the task, by name or id, if the workflow spans several
         #[arg(long, value_name = "NAME")]
         repository: Option<String>,
         #[command(flatten)]
         task: TaskFields,
     },
-    /// Replace what is still open by a new plan file
+    /// Replace the open tasks of a workflow by a new plan file
     Replan {
-        /// The workflow
+        /// Workflow
         workflow: String,
-        /// The plan
+        /// Plan file
         file: PathBuf,
     },
-    /// Try a failed task again
+    /// Retry a failed task
     Retry {
-        /// The task
+        /// Issue or task
         task: String,
-        /// Why
+        /// Reason
         #[arg(short, long, default_value = "")]
         message: String,
     },
     /// Skip a task
     Skip {
-        /// The task
+        /// Issue or task
         task: String,
-        /// Why
+        /// Reason
         #[arg(short, long, default_value = "")]
         message: String,
     },
-    /// Templates
+    /// Manage templates
     #[command(subcommand)]
     Template(TemplateCommand),
 }
 
-/// Make a workflow from words.
+/// Create a workflow from a title and tasks.
 #[derive(Args, Debug, Default)]
 pub(crate) struct NewFlow {
-    /// What it is about
+    /// Title
     pub(crate) title: String,
-    /// A task; without any, the title is the only one
+    /// Task to add, repeatable [default: one task with the workflow's title]
     #[arg(long = "task", value_name = "NAME")]
     pub(crate) tasks: Vec<String>,
-    /// Maximum number of tasks held at once
+    /// Maximum number of tasks held at the same time
     #[arg(long, value_name = "N")]
     pub(crate) max_parallel: Option<u32>,
-    /// Maximum cost of all attempts together
+    /// Maximum total cost of all attempts
     #[arg(long)]
     pub(crate) budget: Option<f64>,
-    /// Do not start it yet; without tasks, leave it to be planned
+    /// Create the workflow without starting it; without --task it has no tasks yet
     #[arg(long)]
     pub(crate) hold: bool,
-    /// What another system calls it, such as a ticket or a URL
+    /// Name of the work in another system, such as a ticket or a URL
     #[arg(long, value_name = "REF")]
     pub(crate) external: Option<String>,
-    /// Something its agents are to know: JSON, or plain text
+    /// Value that agents of the workflow can read: JSON or plain text; repeatable
     #[arg(long = "config", value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) config: Vec<(String, String)>,
     #[command(flatten)]
@@ -133,13 +133,13 @@ pub(crate) struct TaskFields {
     /// Priority; P0 is the most urgent
     #[arg(short, long, value_name = "P0..P4", value_parser = super::priority)]
     pub(crate) priority: Option<u8>,
-    /// Label to add
+    /// Label to add; repeatable
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
-    /// A task that must be done first, by name or id
+    /// Task that must be done first, by name or id; repeatable
     #[arg(long, value_name = "TASK")]
     pub(crate) needs: Vec<String>,
-    /// A capability its holder must have
+    /// Capability that the agent must have; repeatable
     #[arg(long, value_name = "TAG")]
     pub(crate) requires: Vec<String>,
     /// Maximum number of attempts
@@ -147,25 +147,25 @@ pub(crate) struct TaskFields {
     pub(crate) max_attempts: Option<u32>,
 }
 
-/// Make a workflow from a plan file.
+/// Create a workflow from a plan file.
 #[derive(Args, Debug)]
 pub(crate) struct Apply {
-    /// The plan
+    /// Plan file
     pub(crate) file: PathBuf,
-    /// Do not start it yet
+    /// Create the workflow without starting it
     #[arg(long)]
     pub(crate) hold: bool,
 }
 
-/// Make a workflow from a template.
+/// Create a workflow from a template.
 #[derive(Args, Debug)]
 pub(crate) struct FromTemplate {
-    /// name, or name@version
+    /// Template: name or name@version
     pub(crate) template: String,
-    /// A variable's value
+    /// Value of a template variable; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) values: Vec<(String, String)>,
-    /// Do not start it yet
+    /// Create the workflow without starting it
     #[arg(long)]
     pub(crate) hold: bool,
 }
@@ -179,32 +179,32 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// One workflow, and why.
 #[derive(Args, Debug)]
 pub(crate) struct One {
-    /// The workflow
+    /// Workflow
     pub(crate) id: String,
-    /// Why
+    /// Reason
     #[arg(short, long)]
     pub(crate) message: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TemplateCommand {
-    /// Keep a template file; a changed one is a new version
+    /// Store a template file; a changed file becomes a new version
     Put {
-        /// The template (.toml, .yaml, .json)
+        /// Template file (.toml, .yaml, .json)
         file: PathBuf,
     },
-    /// Every template
+    /// List templates
     #[command(alias = "ls")]
     List,
-    /// A template with everything it extends: variables and tasks
+    /// Show a template with its variables and tasks, inherited ones included
     Show {
-        /// name, or name@version
+        /// Template: name or name@version
         name: String,
     },
-    /// Remove a template; workflows made from it stay
+    /// Remove a template; its workflows are kept
     #[command(alias = "rm")]
     Remove {
-        /// The template
+        /// Template
         name: String,
     },
 }

@@ -18,7 +18,7 @@ use clap::{Args, Parser, ValueEnum};
 use commands::commands;
 
 pub(crate) use self::{
-    agent::{AgentCommand, Assign, Inbox, Register, Send},
+    agent::{AgentCommand, Answer, Assign, Inbox, Register, Send},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     plan::{
         Add, Close, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo,
@@ -34,12 +34,12 @@ pub(crate) use self::{
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  toft init                                   set up this repository
-  toft add \"Pin the orders schema\"            write work down
-  toft claim                                  take the best ready work under a lease
-  toft claim --ws                             the same, with a directory of its own to do it in
-  toft save -m \"schema drafted\"               checkpoint, and renew the lease
-  toft finish -m \"pinned\" --evidence 9d3f2c1  done, with the commit that shows it
+  toft init                                   # set up this repository
+  toft add \"Pin the orders schema\"            # add an issue
+  toft claim                                  # claim the best ready task under a lease
+  toft claim --ws                             # the same, with a workspace of its own
+  toft save -m \"schema drafted\"               # save a checkpoint, and renew the lease
+  toft finish -m \"pinned\" --evidence HEAD     # done; the commit is the evidence
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found or ambiguous, 4 not allowed, 5 conflict,
 6 nothing to do, 7 busy or timed out: retry, 8 needs doctor.";
@@ -73,10 +73,10 @@ pub(crate) struct Global {
     /// Run as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
-    /// The store: repo, worktree, global, a path, or postgres://…
+    /// Store: repo, worktree, global, a path, or postgres://…
     #[arg(long, value_name = "STORE", global = true)]
     pub(crate) store: Option<String>,
-    /// Agent name; by default TOFT_AGENT or your user name
+    /// Agent name [default: TOFT_AGENT, or your user name]
     #[arg(long = "as", value_name = "AGENT", global = true)]
     pub(crate) agent: Option<String>,
     /// Print JSON; with FIELDS, only those fields of each row
@@ -137,26 +137,27 @@ commands! {
     List(List) "list" ["ls", "issues"] "List and search issues and tasks";
     Graph(Graph) "graph" [] "Draw the plan: terminal, SVG, Mermaid, DOT";
     Status(Status) "status" ["st"] "Show who works on what, and what needs you";
-    Log(Log) "log" ["events", "history"] "Show what happened";
+    Log(Log) "log" ["events", "history"] "Show the history of events";
     Flow(Flow) "flow" ["workflow", "flows"] "Manage workflows and templates";
     Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Manage workspaces: one directory for each task";
-    Run(Run) "run" [] "Run agents: claim tasks, start a command for each, record what came of it";
+    Run(Run) "run" [] "Run agents: claim tasks, start a command for each, record the results";
     Stop(Stop) "stop" ["kill"] "Stop one agent and release or park its task";
-    Prime(Prime) "prime" [] "Print what an agent needs to begin a session, in 1,500 tokens";
-    Try(Try) "try" ["demo"] "Run a demo in a temporary directory: five agents, forty issues, ten seconds";
+    Prime(Prime) "prime" [] "Print a briefing for an agent's session";
+    Try(Try) "try" ["demo"] "Run a demo in a temporary directory";
     Sync(Sync) "sync" ["pull", "push"] "Exchange ledgers with other clones";
     Propose(Propose) "propose" [] "Propose an issue to another ledger";
     Withdraw(Withdraw) "withdraw" [] "Withdraw a proposal";
-    Accept(Accept) "accept" [] "Accept a proposed issue into the plan";
+    Accept(Accept) "accept" [] "Accept a proposed issue";
     Reject(Reject) "reject" [] "Reject a proposed issue, with a reason";
     Move(Move) "move" ["mv"] "Move issues to another ledger";
     Purge(Purge) "purge" [] "Remove an issue's text from a ledger's history";
-    Setup(Setup) "setup" [] "Connect toft to the coding agents on this machine";
+    Setup(Setup) "setup" [] "Connect toft to coding agents";
     Hook(Hook) "hook" [] "Internal: called by the hooks of coding agents";
     Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
     Shell(Shell) "shell" [] "Print a shell function: tcd ID changes to an issue's workspace";
     Trust(Trust) "trust" [] "Allow this repository's setup commands to run in workspaces";
     Agent(Agent) "agent" ["agents"] "Manage agents and their messages";
+    Answer(Answer) "answer" [] "Answer the question of a waiting task";
     Assign(Assign) "assign" ["delegate"] "Assign an issue or task to an agent";
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
@@ -166,26 +167,26 @@ commands! {
     Delete(Delete) "delete" ["rm"] "Delete an issue; restore brings it back";
     Restore(Restore) "restore" [] "Restore a deleted issue";
     Undo(Undo) "undo" [] "Undo your last operations, where that is safe";
-    Redo(Redo) "redo" [] "Redo what you undid";
+    Redo(Redo) "redo" [] "Redo operations that you undid";
     Compact(Compact) "compact" [] "Compact ledgers and archive issues closed long ago";
     Import(Import) "import" [] "Import issues: beads, jsonl, markdown, caw, langgraph";
-    Sandboxed(Sandboxed) "sandboxed" [] "Internal: becomes a command in a sandbox";
+    Sandboxed(Sandboxed) "sandboxed" [] "Internal: runs a command in a sandbox";
     Reference(WriteTo) "reference" [] "Internal: writes the reference pages of the book";
-    Man(WriteTo) "man" [] "Internal: writes man pages, for packages";
+    Man(WriteTo) "man" [] "Write man pages to a directory";
     Export(Export) "export" [] "Export issues: beads, jsonl, csv, schema";
 }
 
 /// Commands by what they are for, everyday ones first.
 pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     ("Plan", &["add", "edit", "list", "show", "close", "graph", "assign", "delete", "restore", "undo", "redo"]),
-    ("Work", &["ready", "claim", "save", "finish", "status", "log", "flow"]),
+    ("Work", &["ready", "claim", "save", "finish", "status", "answer", "log", "flow"]),
     ("Run agents", &["run", "stop", "agent", "prime", "setup", "mcp"]),
     ("Workspaces", &["ws", "shell", "trust"]),
     (
         "Share",
         &["sync", "ledger", "propose", "withdraw", "accept", "reject", "move", "purge", "import", "export", "compact"],
     ),
-    ("Admin", &["init", "where", "doctor", "backup", "migrate", "gc", "schema"]),
+    ("Admin", &["init", "where", "doctor", "backup", "migrate", "gc", "schema", "man"]),
     ("Learn", &["try", "help"]),
 ];
 
@@ -276,19 +277,19 @@ pub(crate) struct Init {
     /// Keep issues in the working tree, in .toft/, to be reviewed and committed like code
     #[arg(long)]
     pub(crate) tree: bool,
-    /// Plan in private: new issues go to a ledger of your own, and nothing to the repository
+    /// Plan in private: new issues go to your own ledger, and toft writes nothing to the repository
     #[arg(long)]
     pub(crate) contributor: bool,
-    /// Keep the repository's own ledger again: new issues go there
+    /// Return to the repository's own ledger: new issues go there
     #[arg(long, conflicts_with = "contributor")]
     pub(crate) maintainer: bool,
-    /// With --contributor: private plans go to this repository, of whatever kind
+    /// With --contributor: repository for your private issues
     #[arg(long, value_name = "DIR", requires = "contributor")]
     pub(crate) planning: Option<PathBuf>,
-    /// With --contributor: the remote that keeps the project's own ledger
+    /// With --contributor: remote that has the project's ledger
     #[arg(long, value_name = "REMOTE", requires = "contributor")]
     pub(crate) upstream: Option<String>,
-    /// With --contributor: do not install the pre-push hook that looks for private issues
+    /// With --contributor: do not install the pre-push hook that checks for private issues
     #[arg(long, requires = "contributor")]
     pub(crate) no_guard: bool,
     /// Do not prompt
@@ -299,7 +300,7 @@ pub(crate) struct Init {
 /// Who may do what, for `toft agent --help`.
 fn rights() -> String {
     format!(
-        "Rights by role; everything else, every role may do. You are a person unless --as, TOFT_AGENT or a coding agent's shell says otherwise.\n\n{}",
+        "Rights by role; every role may do what is not listed. Your role is human unless you use --as or TOFT_AGENT, or run toft from a coding agent's shell.\n\n{}",
         toft::rights::table()
     )
 }
@@ -323,14 +324,14 @@ pub(crate) fn positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("`{text}` is not a number above 0"))
 }
 
-/// Workflows and templates.
+/// Manage workflows and templates.
 #[derive(Args, Debug)]
 pub(crate) struct Flow {
     #[command(subcommand)]
     pub(crate) command: FlowCommand,
 }
 
-/// Agents and their messages.
+/// Manage agents and their messages.
 #[derive(Args, Debug)]
 #[command(after_help = rights())]
 pub(crate) struct Agent {
@@ -338,29 +339,29 @@ pub(crate) struct Agent {
     pub(crate) command: AgentCommand,
 }
 
-/// Let this repository's own commands set workspaces up. Without a flag, shows them.
+/// Allow this repository's setup commands to run in workspaces. Without an option, shows the commands.
 #[derive(Args, Debug)]
 pub(crate) struct Trust {
-    /// Trust exactly these
+    /// Trust these commands; changed commands must be trusted again
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Trust them no longer
+    /// Revoke the trust
     #[arg(long, conflicts_with = "yes")]
     pub(crate) revoke: bool,
 }
 
-/// Forget what has been kept long enough, and give its space back. Work itself is never forgotten: tasks, the newest
-/// checkpoint of each, unread messages, and everything about open tasks stay.
+/// Delete old history and messages, and free their space. Tasks, the newest checkpoint of each, unread messages and everything
+/// about open tasks are kept.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Defaults: events, attempts, checkpoints and removed workspaces 90d, messages and idle agents 30d, receipts 7d, unreferenced blobs 1d; [retention] in config.toml changes them.\n\n\
-    Example: toft gc --data --older-than 30d"
+    after_help = "Default ages: events, attempts, checkpoints and removed workspaces 90d, messages and idle agents 30d, receipts 7d, unreferenced blobs 1d; [retention] in config.toml changes them. `toft ws gc` removes workspaces.\n\n\
+    Examples:\n  toft gc                     # use the ages of [retention]\n  toft gc --older-than 30d    # use this age for everything"
 )]
 pub(crate) struct Gc {
-    /// Rows in the store: old events, seen messages, ended attempts, checkpoints of ended tasks, idle agents, receipts
-    #[arg(long, required = true)]
+    /// Delete old events, read messages, ended attempts, checkpoints of ended tasks, idle agents and receipts (the default)
+    #[arg(long)]
     pub(crate) data: bool,
-    /// Keep nothing of these longer than this, whatever configuration says; agents at least a day, blobs an hour
+    /// Use this age instead of [retention]; agents are kept for at least a day, blobs for an hour
     #[arg(long, value_name = "DUR", value_parser = toft::time::parse_duration)]
     pub(crate) older_than: Option<std::time::Duration>,
 }
@@ -377,6 +378,16 @@ mod tests {
         grouped.sort_unstable();
         known.sort_unstable();
         assert_eq!(grouped, known);
+    }
+
+    #[test]
+    fn help_of_a_command_begins_as_the_list_of_commands_says() {
+        let mut cli = <Cli as clap::CommandFactory>::command();
+        cli.build();
+        for (name, about) in TABLE {
+            let own = cli.find_subcommand(name).and_then(clap::Command::get_about).map(ToString::to_string);
+            assert!(own.as_ref().is_some_and(|own| own.starts_with(about)), "{name}: {own:?}");
+        }
     }
 
     #[test]

@@ -11,10 +11,10 @@ use super::{complete, positive, priority};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  toft add \"Pin the orders schema\" -p 1 -l db
+  toft add \"Pin the orders schema\" -p P1 -l db
   toft add \"Migrate orders\" --needs tf-a41c
-  toft add - < plan.md          a list: each item an issue, nested items its parts
-  toft add - < issues.jsonl     a line each: {\"title\": …, \"name\": …, \"needs\": [names]}")]
+  toft add - < plan.md          # a Markdown list: an issue for each item, nested items are parts
+  toft add - < issues.jsonl     # an issue on each line: {\"title\": …, \"name\": …, \"needs\": [names]}")]
 pub(crate) struct Add {
     /// Title; - reads several issues from standard input
     pub(crate) title: String,
@@ -23,7 +23,7 @@ pub(crate) struct Add {
     pub(crate) kind: Option<String>,
     #[command(flatten)]
     pub(crate) fields: Fields,
-    /// Ledger to write to
+    /// Ledger to write to [default: see `toft ledger list`]
     #[arg(long, value_name = "NAME")]
     pub(crate) ledger: Option<String>,
 }
@@ -34,16 +34,16 @@ pub(crate) struct Fields {
     /// Priority; P0 is the most urgent
     #[arg(short, long, value_name = "P0..P4", value_parser = priority)]
     pub(crate) priority: Option<u8>,
-    /// Label to add
+    /// Label to add; repeatable
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
-    /// Issue that must be closed first
+    /// Issue that must be closed first; repeatable
     #[arg(long, value_name = "ID")]
     pub(crate) needs: Vec<String>,
-    /// Issue that this one was discovered from
+    /// Issue that this one was discovered from; repeatable
     #[arg(long, value_name = "ID")]
     pub(crate) discovered_from: Vec<String>,
-    /// Related issue
+    /// Related issue; repeatable
     #[arg(long, value_name = "ID")]
     pub(crate) related: Vec<String>,
     /// Parent issue
@@ -83,9 +83,9 @@ Examples:
   toft edit tf-a41c tf-7f3a -p P1 --due 2026-12-01
   toft edit tf-a41c --close \"the schema is pinned\"
   toft edit tf-a41c -m \"see the log of the nightly run\"
-  toft edit tf-a41c                 opens title and description in $EDITOR")]
+  toft edit tf-a41c                 # opens title and description in $EDITOR")]
 pub(crate) struct EditIssue {
-    /// The issues
+    /// Issues
     #[arg(value_name = "ID", required = true, add = ArgValueCompleter::new(complete::issues))]
     pub(crate) ids: Vec<String>,
     /// Open title and description in $VISUAL or $EDITOR
@@ -99,10 +99,10 @@ pub(crate) struct EditIssue {
     pub(crate) kind: Option<String>,
     #[command(flatten)]
     pub(crate) fields: Fields,
-    /// Label to remove
+    /// Label to remove; repeatable
     #[arg(long, value_name = "LABEL")]
     pub(crate) unlabel: Vec<String>,
-    /// Remove a dependency
+    /// Dependency to remove; repeatable
     #[arg(long, value_name = "ID")]
     pub(crate) unneeds: Vec<String>,
     /// Add a comment
@@ -120,7 +120,7 @@ pub(crate) struct EditIssue {
     /// Reopen the issue
     #[arg(long)]
     pub(crate) reopen: bool,
-    /// open, deferred or closed; claim and finish set the others
+    /// Status: open, deferred or closed; `toft claim` and `toft finish` set the others
     #[arg(long, value_name = "STATUS", conflicts_with_all = ["close", "reopen", "defer", "undefer"])]
     pub(crate) status: Option<String>,
 }
@@ -131,21 +131,21 @@ pub(crate) struct EditIssue {
 Example:
   toft close tf-a41c tf-7f3a -m \"no longer needed\"")]
 pub(crate) struct Close {
-    /// The issues
+    /// Issues
     #[arg(value_name = "ID", required = true, add = ArgValueCompleter::new(complete::issues))]
     pub(crate) ids: Vec<String>,
-    /// Why
+    /// Reason
     #[arg(short = 'm', long, default_value = "", alias = "message")]
     pub(crate) reason: String,
 }
 
-/// Delete an issue.
+/// Delete an issue; restore brings it back.
 #[derive(Args, Debug)]
 pub(crate) struct Delete {
-    /// The issue
+    /// Issue
     #[arg(add = ArgValueCompleter::new(complete::issues))]
     pub(crate) id: String,
-    /// Why
+    /// Reason
     #[arg(short = 'm', long, default_value = "", alias = "message")]
     pub(crate) reason: String,
 }
@@ -153,19 +153,19 @@ pub(crate) struct Delete {
 /// Restore a deleted issue.
 #[derive(Args, Debug)]
 pub(crate) struct Restore {
-    /// The issue
+    /// Issue
     pub(crate) id: String,
 }
 
-/// Undo your last operations.
+/// Undo your last operations, where that is safe.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Issues become what they were, a claim is given back, a workflow nobody worked on is given up. What others may
-have acted on stays, and so does what somebody wrote over since.
+Undo restores issues, releases claims, and abandons workflows that nobody has worked on. It refuses to undo operations that \
+others may have acted on, or whose result was overwritten since.
 
 Examples:
-  toft undo -n     what the next undo would take back
-  toft undo 3      the last three")]
+  toft undo -n     # show what the next undo would do
+  toft undo 3      # undo the last three operations")]
 pub(crate) struct Undo {
     /// Number of operations
     #[arg(default_value = "1", value_parser = positive)]
@@ -175,15 +175,15 @@ pub(crate) struct Undo {
     pub(crate) dry_run: bool,
 }
 
-/// Redo what you undid.
+/// Redo operations that you undid.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Issues are written again, a workflow that was given up is there again, a claim is made again if the task is free. Nothing is
-done again that others have changed since.
+Redo writes issues again, restores abandoned workflows, and claims a task again if it is free. It refuses to redo operations \
+whose issue or task was changed since.
 
 Examples:
-  toft redo -n     what the next redo would do
-  toft redo        the last that was undone")]
+  toft redo -n     # show what the next redo would do
+  toft redo        # redo the last operation that was undone")]
 pub(crate) struct Redo {
     /// Number of operations
     #[arg(default_value = "1", value_parser = positive)]
@@ -193,7 +193,7 @@ pub(crate) struct Redo {
     pub(crate) dry_run: bool,
 }
 
-/// Ledgers.
+/// Manage the ledgers that this clone sees.
 #[derive(Args, Debug)]
 pub(crate) struct LedgerArgs {
     #[command(subcommand)]
@@ -203,41 +203,41 @@ pub(crate) struct LedgerArgs {
 /// What can be done with ledgers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LedgerCommand {
-    /// The ledgers seen from here; new issues go to the first one unless a route or --ledger says otherwise
+    /// List ledgers; new issues go to the first one, unless a route or --ledger names another
     List,
-    /// What ledgers publish from this clone: to which branch, and under which names
+    /// Show what ledgers publish from this clone: to which branch, and under which names
     Show {
-        /// Which; every one when left out
+        /// Ledger [default: all]
         name: Option<String>,
     },
-    /// See another ledger: that of a repository, of a remote, or any directory
+    /// Add a ledger: that of a repository, of a remote, or any directory
     #[command(after_help = "\
-Of a repository in which toft is set up, its own ledger is meant, wherever it keeps that: on its branch,
-in its working tree, or where its own `ledger default` points. Any other directory is a ledger by itself.
-A remote's ledger is copied to a repository of toft's own, and exchanged by `toft sync`.
+The path of a repository in which toft is set up adds that repository's own ledger, wherever it is kept: beside the repository, \
+in its working tree, or where its `ledger default` points. Any other directory is itself a ledger. toft keeps a copy of a remote's \
+ledger, and `toft sync` exchanges it.
 
 Examples:
   toft ledger add team ../team-plans
   toft ledger add api ~/src/api --read-only
   toft ledger add org https://example.org/org/plans.git")]
     Add {
-        /// What to call it
+        /// Name of the ledger
         name: String,
-        /// A repository, a directory, or the URL of a git remote
+        /// Repository, directory, or URL of a git remote
         place: String,
         /// Never write to it
         #[arg(long)]
         read_only: bool,
     },
-    /// Send new issues to this ledger unless a route, a parent or --ledger says otherwise
+    /// Set the ledger for new issues, unless a route, a parent or --ledger names another
     Default {
-        /// Which; . is the repository's own
+        /// Ledger; . is the repository's own
         name: String,
     },
     /// Route new issues to a ledger by type, label, path or role
     #[command(after_help = "\
---ledger beats the ledger of a parent, which beats a route by type, label or path, which beats a route by
-role, which beats the default. Of several routes that fit, the first one counts.
+The first of these that applies names the ledger: --ledger, the parent's ledger, a route by type, label or path, a route by role, \
+the default. If several routes match, the first one applies.
 
 Examples:
   toft ledger route team --type bug
@@ -245,7 +245,7 @@ Examples:
   toft ledger route docs --path docs/guide
   toft ledger route . --role maintainer")]
     Route {
-        /// Where they go; . is the repository's own ledger
+        /// Ledger that the issues go to; . is the repository's own
         ledger: String,
         /// Issues of this type
         #[arg(short = 't', long = "type", value_name = "TYPE")]
@@ -253,63 +253,63 @@ Examples:
         /// Issues with this label
         #[arg(short, long)]
         label: Option<String>,
-        /// Issues written in this directory of the repository, or below it
+        /// Issues added in this directory of the repository, or below it
         #[arg(long)]
         path: Option<String>,
         /// Issues of users with this role: maintainer or contributor
         #[arg(long)]
         role: Option<String>,
-        /// Take this route back
+        /// Remove this route
         #[arg(long)]
         remove: bool,
     },
-    /// Whether routes by role apply: auto or explicit
+    /// Set whether routes by role apply: auto or explicit
     Mode {
-        /// auto: by role too; explicit: only by type, label and path
+        /// auto: routes by role apply; explicit: only routes by type, label and path apply
         mode: String,
     },
-    /// No longer see a ledger; it stays as it is
+    /// Remove a ledger from this clone's list; its files are kept
     Remove {
-        /// Which
+        /// Ledger
         name: String,
     },
 }
 
-/// Put ledgers in order.
+/// Compact ledgers and archive issues closed long ago.
 #[derive(Args, Debug)]
 pub(crate) struct Compact {
-    /// Issues closed longer ago than this go to the archive
+    /// Archive issues that were closed longer ago than this
     #[arg(long, value_name = "DUR", default_value = "14d", value_parser = parse_duration)]
     pub(crate) archive_after: std::time::Duration,
 }
 
-/// Take issues in from elsewhere.
+/// Import issues: beads, jsonl, markdown, caw, langgraph.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Nothing of the other tool is changed, and importing again changes nothing that is known.\n\nExamples:\n  toft import beads .beads             its ledger, its deletions, and whether you plan in private\n  toft import caw ~/.caw/workflows.db\n  toft import langgraph ~/.agentos/issue_workflow.db --only 'issue-*'\n  toft import jsonl backup.jsonl\n  toft import markdown plan.md"
+    after_help = "The other tool's data is not changed. Importing again adds only what is new or newer.\n\nExamples:\n  toft import beads .beads             # issues, deletions, and whether you plan in private\n  toft import caw ~/.caw/workflows.db\n  toft import langgraph ~/.agentos/issue_workflow.db --only 'issue-*'\n  toft import jsonl backup.jsonl\n  toft import markdown plan.md"
 )]
 pub(crate) struct Import {
-    /// beads; jsonl: lines as a ledger has them; markdown: a list, again and again as it grows; caw, langgraph: their
-    /// databases
+    /// Format: beads; jsonl, the lines of a ledger; markdown, a list that may be imported again as it grows; caw and langgraph,
+    /// their databases
     #[arg(value_parser = ["beads", "jsonl", "markdown", "caw", "langgraph"])]
     pub(crate) form: String,
-    /// The file, or a .beads directory; - for standard input
+    /// File, or a .beads directory; - reads standard input
     pub(crate) file: String,
-    /// Into this ledger
+    /// Ledger to import into
     #[arg(long, value_name = "NAME")]
     pub(crate) ledger: Option<String>,
-    /// Workflows of caw or threads of LangGraph to import, by name or id; * stands for anything
+    /// Workflows of caw or threads of LangGraph to import, by name or id; * matches anything; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Vec<String>,
 }
 
-/// Give issues out.
+/// Export issues: beads, jsonl, csv, schema.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toft export jsonl > backup.jsonl\n  toft export beads .beads             import what beads changed, then write what changed here\n  toft export beads | bd import -      the same for a beads with a database, after toft import beads"
+    after_help = "Examples:\n  toft export jsonl > backup.jsonl\n  toft export beads .beads             # import what beads changed, then write what changed here\n  toft export beads | bd import -      # the same for beads with a database, after toft import beads"
 )]
 pub(crate) struct Export {
-    /// beads, jsonl, csv; schema: what a line of a ledger may say, as a JSON schema
+    /// Format: beads, jsonl, csv; schema prints the JSON schema of a ledger's lines
     #[arg(value_parser = ["beads", "jsonl", "csv", "schema"])]
     pub(crate) form: String,
     /// Beads file or .beads directory to update in place; without it, issues go to standard output
@@ -317,26 +317,26 @@ pub(crate) struct Export {
     /// Ledger for issues that only beads has
     #[arg(long, value_name = "NAME", requires = "file")]
     pub(crate) ledger: Option<String>,
-    /// As of a revision or time
+    /// Export issues as of a revision or time
     #[arg(long, value_name = "REV|TIME", conflicts_with = "file")]
     pub(crate) at: Option<String>,
 }
 
-/// The plan as a picture.
+/// Draw the plan: terminal, SVG, Mermaid, DOT.
 #[derive(Args, Debug)]
 pub(crate) struct Graph {
-    /// Only this issue and those it is connected to, closed ones too
+    /// Only this issue and the issues connected to it, including closed ones
     pub(crate) id: Option<String>,
     /// Include closed issues
     #[arg(long)]
     pub(crate) all: bool,
-    /// For tools that draw Mermaid
+    /// Print Mermaid
     #[arg(long, conflicts_with = "dot")]
     pub(crate) mermaid: bool,
-    /// For Graphviz
+    /// Print DOT, for Graphviz
     #[arg(long)]
     pub(crate) dot: bool,
-    /// A picture: toft graph --svg > plan.svg
+    /// Print SVG: toft graph --svg > plan.svg
     #[arg(long, conflicts_with_all = ["dot", "mermaid"])]
     pub(crate) svg: bool,
     /// Maximum number of issues

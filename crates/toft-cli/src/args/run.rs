@@ -7,26 +7,26 @@ use toft::time::parse_duration;
 
 use super::positive;
 
-/// Run agents: claim tasks, start a command for each in its own workspace, record what came of it.
+/// Run agents: claim tasks, start a command for each, record the results. Each task gets its own workspace.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The command finds its brief on standard input and in the file $TOFT_BRIEF, and its task in $TOFT_TASK, $TOFT_FENCE,\n\
-$TOFT_WORKSPACE, $TOFT_AGENT and $TOFT_STORE. It is done if it ends well and left a commit, or said so itself: with\n\
-`toft finish`, or in the file $TOFT_REPORT as {\"outcome\":\"done\",\"message\":\"…\",\"no_change\":\"…\",\"cost\":0.1}.\n\
-Ctrl-C lets what runs end; a second one ends it and gives it back.\n\n\
+    after_help = "The command gets its brief on standard input and in the file $TOFT_BRIEF, and its task in $TOFT_TASK, $TOFT_FENCE, \
+$TOFT_WORKSPACE, $TOFT_AGENT and $TOFT_STORE. The task is done when the command exits with 0 and has made a commit, or when it reports the \
+result itself: with `toft finish`, or in the file $TOFT_REPORT as {\"outcome\":\"done\",\"message\":\"…\",\"no_change\":\"…\",\"cost\":0.1}.\n\n\
+The first Ctrl-C waits for running agents to finish. The second stops them and releases their tasks.\n\n\
 Examples:\n  \
-toft run --slots 5 --agent claude              five Claude Code agents until you stop them\n  \
-toft run --until-idle -- ./my-agent.sh         any command, until nothing is left to do\n  \
+toft run --slots 5 --agent claude              # five Claude Code agents, until you stop them\n  \
+toft run --until-idle -- ./my-agent.sh         # any command, until no work is left\n  \
 toft run --once -l rust --total 2h -- codex exec -"
 )]
 pub(crate) struct Run {
     /// Number of agents to run in parallel
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
     pub(crate) slots: usize,
-    /// Only rows with this label
+    /// Claim only tasks with this label; repeat to require several
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
-    /// What the agents can do; tasks may require it
+    /// Capability of these agents, for tasks that require it; repeatable
     #[arg(long, value_name = "TAG")]
     pub(crate) can: Vec<String>,
     /// Run one task in each slot, then exit
@@ -35,51 +35,51 @@ pub(crate) struct Run {
     /// Exit when no work is left
     #[arg(long)]
     pub(crate) until_idle: bool,
-    /// A well-known agent: claude, codex, gemini, cursor, opencode, or one of [run.agents] in config.toml
+    /// Known agent: claude, codex, gemini, cursor, opencode, or one of [run.agents] in config.toml
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "command")]
     pub(crate) recipe: Option<String>,
     /// Stop an agent that prints nothing for this long
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) idle: Option<Duration>,
-    /// Stop an agent that runs this long
+    /// Stop an agent that runs longer than this
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) total: Option<Duration>,
-    /// Lease duration; the runner renews it after a third
+    /// Lease duration; the runner renews the lease after a third of it
     #[arg(long, value_name = "DUR", default_value = "90s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
-    /// How long an agent that is told to stop may take
+    /// Time between SIGTERM and SIGKILL when an agent is stopped
     #[arg(long, value_name = "DUR", default_value = "5s", value_parser = parse_duration)]
     pub(crate) grace: Duration,
     /// Token budget of the brief
     #[arg(long, value_name = "TOKENS", default_value_t = toft::briefing::CONTEXT_TOKENS)]
     pub(crate) budget: usize,
-    /// Start from this commit or branch; by default from the main checkout's
+    /// Commit or branch to start from [default: the main checkout's HEAD]
     #[arg(long, value_name = "REV")]
     pub(crate) base: Option<String>,
     /// Restrict where the agent can write; offline also blocks the network
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "files")]
     pub(crate) sandbox: Option<Confine>,
-    /// With --sandbox: it may write here, too
+    /// With --sandbox: additional directory that the agent may write to; repeatable
     #[arg(long, value_name = "PATH", requires = "sandbox")]
     pub(crate) allow: Vec<PathBuf>,
-    /// The command, and its arguments
+    /// Command with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
 
-/// Stop one agent now. Its runner ends it, with every process it started, and gives the task back. A hold that no runner
-/// watches is revoked: nothing its holder writes counts from then on.
+/// Stop one agent and release or park its task. Its runner stops every process that the agent started. If no runner manages the
+/// agent, toft revokes its lease and rejects its later writes.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
-toft stop tf-4k2m -m \"wrong branch\"      stop whoever works on this issue; others can claim it\n  \
-toft stop ana-2 --park                   stop the agent in this slot; the task waits for you")]
+toft stop tf-4k2m -m \"wrong branch\"      # stop the agent on this issue; others can claim it\n  \
+toft stop ana-2 --park                   # stop the agent in this slot; the task waits for you")]
 pub(crate) struct Stop {
-    /// An issue, a task, or the name of the agent
+    /// Issue, task, or name of the agent
     pub(crate) id: String,
-    /// Give the task back; it does not count as an attempt (the default)
-    #[arg(long, conflicts_with = "park")]
+    /// Release the task; the attempt is not counted (the default)
+    #[arg(long = "release", alias = "give-back", conflicts_with = "park")]
     pub(crate) give_back: bool,
-    /// Let the task fail for good; `toft flow retry` brings it back
+    /// Fail the task; `toft flow retry` reopens it
     #[arg(long)]
     pub(crate) park: bool,
     /// Reason
@@ -90,30 +90,30 @@ pub(crate) struct Stop {
 /// How tight a sandbox is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Confine {
-    /// Writes only where the work is.
+    /// Only the workspace is writable.
     Files,
-    /// And no network.
+    /// Also blocks the network.
     Offline,
 }
 
-/// A command in a sandbox that the kernel keeps up.
+/// Internal: runs a command in a sandbox.
 #[derive(Args, Debug)]
 pub(crate) struct Sandboxed {
-    /// Directory that the agent may write to
+    /// Directory that the agent may write to; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) write: Vec<PathBuf>,
     /// Block the network
     #[arg(long)]
     pub(crate) offline: bool,
-    /// The command
+    /// Command
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<String>,
 }
 
-/// A demo that can be thrown away: five scripted agents build a village of forty issues in ten seconds.
+/// Run a demo in a temporary directory: five scripted agents work on forty issues.
 #[derive(Args, Debug)]
 pub(crate) struct Try {
-    /// Where; must not exist. A temporary directory when left out
+    /// Directory to create [default: a temporary directory]
     #[arg(value_name = "DIR")]
     pub(crate) place: Option<PathBuf>,
     /// Number of agents
@@ -121,10 +121,10 @@ pub(crate) struct Try {
     pub(crate) agents: usize,
 }
 
-/// What a session needs to begin; at most 1,500 tokens. Says nothing where there is no toft.
+/// Print a briefing for an agent's session, at most 1,500 tokens. Prints nothing where toft is not set up.
 #[derive(Args, Debug)]
 pub(crate) struct Prime {
-    /// Letters in it stay unread
+    /// Do not mark the messages in it as read
     #[arg(long)]
     pub(crate) peek: bool,
 }

@@ -2,22 +2,21 @@
 
 use clap::Args;
 
-/// Exchange every ledger with other clones: bring in, merge, record, send. Offline is no error.
+/// Exchange ledgers with other clones: fetch, merge, commit, push. Being offline is not an error.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A ledger beside a git or jj repository travels as the branch `toft` of its remote; nothing of
-yours is touched: no HEAD, no index, no file. A planning or shared ledger is committed, pulled and
-pushed in its own repository, whatever that is. Of a ledger in the working tree only the other
-side's copy is merged into yours; committing is up to you.
+A ledger beside a git or jj repository is exchanged as the branch `toft` of its remote; your HEAD, index and files are not changed. A \
+planning or shared ledger is committed, pulled and pushed in its own repository. For a ledger in the working tree, toft merges the \
+remote's copy into yours and leaves committing to you.
 
 Examples:
-  toft sync                 every ledger seen from here
-  toft sync -n              what would come and go
-  toft sync --commit        and commit the ledger in the working tree, that file alone
-  toft sync team            only this ledger
-  toft sync --allow 3f9a2c1d04be    a finding that is no secret may leave")]
+  toft sync                         # all ledgers
+  toft sync -n                      # show what would be received and sent
+  toft sync --commit                # also commit the ledger in the working tree, that file alone
+  toft sync team                    # only this ledger
+  toft sync --allow 3f9a2c1d04be    # send a finding that is not a secret")]
 pub(crate) struct Sync {
-    /// Only this ledger
+    /// Ledger [default: all]
     pub(crate) ledger: Option<String>,
     /// Dry run: show what would change
     #[arg(short = 'n', long)]
@@ -25,89 +24,87 @@ pub(crate) struct Sync {
     /// Commit the ledger in the working tree, and nothing else
     #[arg(long)]
     pub(crate) commit: bool,
-    /// Do not remark on very many or very long issues. Never sends a secret: see --allow
+    /// Do not warn about many or long issues. Secrets are held back all the same: see --allow
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Send text that looks like a secret, by the name of the finding
+    /// Send text that looks like a secret, by the id of the finding; repeatable
     #[arg(long, value_name = "FINDING")]
     pub(crate) allow: Vec<String>,
 }
 
-/// Offer an issue to another ledger, under the same id. Notes, comments and private needs stay with you.
+/// Propose an issue to another ledger, under the same id. Notes, comments and private dependencies are not published.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-To a ledger in the working tree that is one more line, for your next commit. To one beside the
-repository it is a branch `toft-propose/ID` with one commit on top of what upstream has; toft
-removes the branch when the proposal is decided.
+In a ledger in the working tree, a proposal is one more line for your next commit. For a ledger beside the repository, it is a branch \
+`toft-propose/ID` with one commit on top of upstream's; toft removes the branch when the proposal is decided.
 
-Published by default: title, type, priority, body, design, acceptance, due, when it was written, deps
-and parent that upstream can see, and labels that upstream uses. --with adds: created (who wrote
-it), labels (all of them), comments, notes, owner, assignee, defer_until, template, closed (who
-closed it, and why).
+Published by default: title, type, priority, body, design, acceptance, due, the time of creation, dependencies and parent that upstream \
+can see, and labels that upstream uses. --with adds: created (the author), labels (all of them), comments, notes, owner, assignee, \
+defer_until, template, closed (who closed it, and why).
 
-Before anything is written, toft looks for private ids and titles, paths of this machine, and
-secrets in what would be published, and lists them (exit 4). Each finding has a short id for --allow.
+Before it writes anything, toft checks the text for private ids and titles, paths of this machine, and secrets, and lists what it finds \
+(exit 4). Each finding has a short id for --allow.
 
 Examples:
-  toft propose tf-a41c                         to the repository's own ledger
-  toft propose tf-a41c --push origin           and send its branch to your fork
+  toft propose tf-a41c                         # to the repository's own ledger
+  toft propose tf-a41c --push origin           # also push its branch to your fork
   toft propose tf-a41c --without design,labels
-  toft propose tf-a41c --allow 3f9ab0c2d41e    publish this finding as it is
+  toft propose tf-a41c --allow 3f9ab0c2d41e    # publish this finding as it is
   toft propose tf-a41c --to team")]
 pub(crate) struct Propose {
     /// Issues to propose
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
-    /// Ledger to propose to; the repository's own by default, which is also called upstream
+    /// Ledger to propose to [default: upstream, the repository's own]
     #[arg(long, value_name = "LEDGER", alias = "target")]
     pub(crate) to: Option<String>,
-    /// Send the branch that proposes it to this remote
+    /// Push the branch of the proposal to this remote
     #[arg(long, value_name = "REMOTE", num_args = 0..=1, default_missing_value = "origin")]
     pub(crate) push: Option<String>,
-    /// Publish these fields, too
+    /// Also publish these fields
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     pub(crate) with: Vec<String>,
-    /// Leave these fields out
+    /// Do not publish these fields
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     pub(crate) without: Vec<String>,
-    /// Publish a finding as it is, now and later, by the id that the refusal lists
+    /// Publish a finding as it is, now and later, by its id
     #[arg(long, value_name = "FINDING", value_delimiter = ',')]
     pub(crate) allow: Vec<String>,
 }
 
-/// Take a proposal back.
+/// Withdraw a proposal.
 #[derive(Args, Debug)]
 pub(crate) struct Withdraw {
-    /// Which issue
+    /// Issue
     pub(crate) id: String,
 }
 
-/// Take what somebody proposed into the plan.
+/// Accept a proposed issue.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   toft accept tf-a41c
-  toft accept tf-a41c --from https://example.org/ana/project.git    from a fork's branch")]
+  toft accept tf-a41c --from https://example.org/ana/project.git    # from a fork's branch")]
 pub(crate) struct Accept {
-    /// Which issues
+    /// Issues
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
-    /// Fetch the branch that proposes it from this remote or URL first
+    /// First fetch the branch of the proposal from this remote or URL
     #[arg(long, value_name = "REMOTE|URL")]
     pub(crate) from: Option<String>,
 }
 
-/// Refuse what somebody proposed; they hear why on their next sync.
+/// Reject a proposed issue, with a reason. Its author gets the reason with the next sync.
 #[derive(Args, Debug)]
 pub(crate) struct Reject {
-    /// Which issue
+    /// Issue
     pub(crate) id: String,
-    /// Why
+    /// Reason
     #[arg(short = 'm', long, alias = "message")]
     pub(crate) reason: String,
 }
 
-/// Move issues to another ledger: same ids, same history, a tombstone where they were.
+/// Move issues to another ledger. Ids and history stay the same; a tombstone is left in the old ledger.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -115,39 +112,38 @@ Examples:
   toft move --to planning --filter author=me
   toft move --to team --filter label=db --filter status=open -n")]
 pub(crate) struct Move {
-    /// Which issues
+    /// Issues
     pub(crate) ids: Vec<String>,
-    /// To which ledger
+    /// Target ledger
     #[arg(long, value_name = "LEDGER")]
     pub(crate) to: String,
-    /// Only those that fit, of the named ones or of all: author=NAME (or me), assignee=, label=, status=, type=, ledger=
+    /// Only issues that match, of those named or of all: author=NAME (or me), assignee=, label=, status=, type=, ledger=; repeatable
     #[arg(long, value_name = "FIELD=VALUE")]
     pub(crate) filter: Vec<String>,
-    /// Dry run: list them
+    /// Dry run: list the issues
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Notes and comments may leave a private ledger, too
+    /// Also move notes and comments out of a private ledger
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
-/// Take an issue out of a ledger's history: its files, its commits, and the branch of its remote.
+/// Remove an issue's text from a ledger's history: its files, its commits, and the branch of its remote.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What is left is a tombstone without text, which takes the text out of every other clone at its next
-sync. The history of a ledger in your working tree is yours: there only the file is changed. Says
-who has copies; a secret that was shared must be replaced all the same.
+A tombstone without text is left; it removes the text from every other clone at that clone's next sync. toft does not rewrite the \
+history of your working tree: there it changes only the file. It lists who has copies. A secret that was shared must still be replaced.
 
 Examples:
-  toft purge tf-a41c -n     what would be rewritten, and who has copies
+  toft purge tf-a41c -n     # show what would be rewritten, and who has copies
   toft purge tf-a41c")]
 pub(crate) struct Purge {
-    /// Which issue
+    /// Issue
     pub(crate) id: String,
     /// Dry run: show what would be done
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Do not ask before the remote's branch is rewritten
+    /// Do not ask before rewriting the remote's branch
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
@@ -156,17 +152,17 @@ pub(crate) struct Purge {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  toft doctor                        everything, on this machine
-  toft doctor --outgoing             commits that no remote has: would they publish what is private?
-  toft doctor --outgoing main..fix   the same for a range")]
+  toft doctor                        # check the store, ledgers, workspaces and hooks
+  toft doctor --outgoing             # check commits that no remote has for private text
+  toft doctor --outgoing main..fix   # the same for a range")]
 pub(crate) struct Doctor {
-    /// Look at what commits would publish: those of RANGE, or those that no remote has
+    /// Check what commits would publish: those of RANGE, or those that no remote has
     #[arg(long, value_name = "RANGE", num_args = 0..=1, default_missing_value = "")]
     pub(crate) outgoing: Option<String>,
-    /// With --outgoing: let everything doubtful leave, except what looks like a secret
+    /// With --outgoing: allow all findings except secrets
     #[arg(short, long, requires = "outgoing")]
     pub(crate) yes: bool,
-    /// With --outgoing: let a finding leave, now and later, by the id that is listed
+    /// With --outgoing: allow a finding, now and later, by its id
     #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "outgoing")]
     pub(crate) allow: Vec<String>,
 }

@@ -11,11 +11,15 @@ use super::{Reach, complete, positive, priority};
 
 /// List work that can start now.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft ready -l db         # only work with this label
+  toft ready --explain     # also show why other work cannot start")]
 pub(crate) struct Ready {
-    /// Only rows with this label
+    /// Only work with this label; repeat to require several
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
-    /// Also explain why open tasks cannot start
+    /// Also explain why other open work cannot start
     #[arg(long)]
     pub(crate) explain: bool,
     /// Maximum number of rows
@@ -25,37 +29,42 @@ pub(crate) struct Ready {
     pub(crate) reach: Reach,
 }
 
-/// Claim a task under a lease.
+/// Claim a task under a lease. Until the lease ends, no other agent gets that task.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft claim                     # the best ready task
+  toft claim tf-a41c --ws        # this issue, with a workspace of its own
+  toft claim -l db --wait=10m    # wait up to ten minutes for work with this label")]
 pub(crate) struct Claim {
-    /// Issue, task or workflow to claim; by default the best that is ready
+    /// Issue, task or workflow to claim [default: the best that is ready]
     #[arg(add = ArgValueCompleter::new(complete::issues))]
     pub(crate) id: Option<String>,
-    /// Only rows with this label
+    /// Only tasks with this label; repeat to require several
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
     /// Claim up to N tasks
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) count: Option<usize>,
-    /// Lease duration
+    /// Lease duration, such as 90s, 30m, 2h [default: lease.ttl, 30m]
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) ttl: Option<Duration>,
-    /// How long a running but silent process keeps the lease
+    /// With --pid: how long a live process keeps the lease without renewing it [default: lease.cap, 4h]
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) cap: Option<Duration>,
-    /// Release the lease when this process ends
+    /// Process that the lease follows: when it ends, the lease ends
     #[arg(long, value_name = "PID", env = "TOFT_PID")]
     pub(crate) pid: Option<u32>,
-    /// Wait until work is ready
+    /// Wait until work is ready, at most this long
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "30s", value_parser = parse_duration)]
     pub(crate) wait: Option<Duration>,
     /// Only tasks of this worktree
     #[arg(long)]
     pub(crate) here: bool,
-    /// Take over a task from another session of the same agent, which can then no longer write
+    /// Take over a task from another session of the same agent; that session's writes are then rejected
     #[arg(long, requires = "id")]
     pub(crate) take_over: bool,
-    /// Also create a workspace for the task; without one, nothing is claimed
+    /// Also create a workspace for the task. If that fails, nothing is claimed
     #[arg(long, visible_alias = "workspace")]
     pub(crate) ws: bool,
     #[command(flatten)]
@@ -64,19 +73,24 @@ pub(crate) struct Claim {
 
 /// Save a checkpoint and renew the lease.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft save -m \"schema drafted, migration missing\"
+  toft save                                      # only renew the lease
+  toft save --key step-3 --value '{\"rows\":12}'   # `toft show --state step-3` reads the value")]
 pub(crate) struct Save {
-    /// Task; by default the one you hold
+    /// Issue or task [default: the one you hold]
     pub(crate) id: Option<String>,
     /// What the next agent must know; without a message, the lease is only renewed
     #[arg(short, long)]
     pub(crate) message: Option<String>,
-    /// plan, replan, progress, decision, error, recovery, handoff, complete
+    /// Kind: plan, replan, progress, decision, error, recovery, handoff or complete
     #[arg(long, default_value = "progress")]
     pub(crate) kind: String,
     /// Structured detail, as JSON
     #[arg(long, value_name = "JSON")]
     pub(crate) detail: Option<String>,
-    /// File that the checkpoint is about
+    /// File that the checkpoint is about; repeatable
     #[arg(long = "file", value_name = "PATH")]
     pub(crate) files: Vec<String>,
     /// Commit that the checkpoint is about
@@ -85,7 +99,7 @@ pub(crate) struct Save {
     /// Save only if this is still the newest checkpoint
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) parent: Option<String>,
-    /// Store a value under this key; repeating it changes nothing
+    /// Store a value under this key, for this task
     #[arg(long, requires = "value")]
     pub(crate) key: Option<String>,
     /// Value: JSON or plain text
@@ -101,39 +115,52 @@ pub(crate) struct Save {
 /// Which hold a write is made under.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Hold {
-    /// Fence that claim printed; by default this session's
+    /// Fence of the lease, from `toft claim --json` [default: this session's]
     #[arg(long, value_name = "FENCE")]
     pub(crate) fence: Option<Fence>,
 }
 
-/// Finish a claimed task.
+/// Finish a claimed task: done, failed, release, handoff, waiting.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Outcomes:
+  done      The work is complete (the default). Needs --evidence, --artifact or --no-change.
+  failed    The attempt failed. The task is retried until its attempts are used up.
+  release   End the lease without a result. The attempt is not counted; others may claim the task.
+  handoff   Like release; -m is saved as a checkpoint for the next agent.
+  waiting   Ask a person the question in -m, or wait for --for, --on or --command. The lease ends.
+
+Examples:
+  toft finish --evidence HEAD -m \"pinned\"
+  toft finish tf-a41c --no-change \"already done\"
+  toft finish waiting -m \"REST or gRPC?\"
+  toft finish release")]
 pub(crate) struct Finish {
-    /// [ID] [done|failed|release|handoff|waiting]
+    /// Issue or task [default: the one you hold], and outcome [default: done]
     #[arg(value_name = "ID|OUTCOME", num_args = 0..=2, add = ArgValueCompleter::new(complete::issues))]
     pub(crate) words: Vec<String>,
-    /// Message
+    /// Result, reason, or question
     #[arg(short, long, default_value = "")]
     pub(crate) message: String,
     /// Commit that contains the work
     #[arg(long, value_name = "COMMIT", alias = "commit")]
     pub(crate) evidence: Option<String>,
-    /// Diff or other artefact that contains the work
+    /// Name of a diff or other artefact that contains the work
     #[arg(long, value_name = "NAME", conflicts_with = "evidence")]
     pub(crate) artifact: Option<String>,
-    /// Why nothing had to change
+    /// Reason why nothing had to change
     #[arg(long, value_name = "REASON", conflicts_with_all = ["evidence", "artifact"])]
     pub(crate) no_change: Option<String>,
     /// Cost of the attempt
     #[arg(long)]
     pub(crate) cost: Option<f64>,
-    /// Waiting: until this much time has passed
+    /// With waiting: wait this long
     #[arg(long = "for", value_name = "DUR", value_parser = parse_duration)]
     pub(crate) for_time: Option<Duration>,
-    /// Waiting: until this task is done
+    /// With waiting: wait until this task is done
     #[arg(long, value_name = "TASK", conflicts_with = "for_time")]
     pub(crate) on: Option<String>,
-    /// Waiting: until this command succeeds, as reported by agent answer
+    /// With waiting: wait until this command succeeds, as `toft answer` reports
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["for_time", "on"])]
     pub(crate) command: Option<String>,
     #[command(flatten)]
@@ -142,6 +169,11 @@ pub(crate) struct Finish {
 
 /// Show an issue, task, workflow or agent.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft show tf-a41c --why     # why it cannot start
+  toft show tf-a41c --log     # the log of its last attempt
+  toft show @ --context       # the brief of the task you hold")]
 pub(crate) struct Show {
     /// Issue, task, workflow or agent, by id or unique prefix; @ is the task you hold
     #[arg(default_value = "@", add = ArgValueCompleter::new(complete::issues))]
@@ -149,7 +181,7 @@ pub(crate) struct Show {
     /// Explain why a task cannot start
     #[arg(long)]
     pub(crate) why: bool,
-    /// Only the value under this key
+    /// Print the value that `toft save --key` stored under this key
     #[arg(long, value_name = "KEY")]
     pub(crate) state: Option<String>,
     /// Print the full context of a task, for an agent
@@ -158,7 +190,7 @@ pub(crate) struct Show {
     /// With --context: token budget
     #[arg(long, value_name = "TOKENS", default_value_t = toft::briefing::CONTEXT_TOKENS, requires = "context")]
     pub(crate) budget: usize,
-    /// Print the log of an attempt, by number; by default the newest
+    /// Print the log of an attempt, by number [default: the newest]
     #[arg(long, value_name = "ATTEMPT", num_args = 0..=1, require_equals = true, default_missing_value = "0", conflicts_with_all = ["why", "state", "context"])]
     pub(crate) log: Option<u64>,
     /// With --log: line by line, as it was written
@@ -177,9 +209,9 @@ pub(crate) struct Show {
 #[command(after_help = "\
 Examples:
   toft list --type bug -p P1 --sort priority
-  toft list --type bug --blocked --save stuck   list them, and save the query as `stuck`
-  toft list @stuck -l db                        ask it again, with one more filter
-  toft list --saved                             saved queries; --forget stuck removes one
+  toft list --type bug --blocked --save stuck   # list them, and save the query as `stuck`
+  toft list @stuck -l db                        # use the saved query, with one more filter
+  toft list --saved                             # list saved queries
 
 Saved queries are kept with this clone's other private settings, never in the working tree.")]
 pub(crate) struct List {
@@ -189,10 +221,10 @@ pub(crate) struct List {
     /// Include closed issues and ended tasks
     #[arg(long)]
     pub(crate) all: bool,
-    /// Only rows with this status
+    /// Only issues or tasks with this status
     #[arg(long)]
     pub(crate) status: Option<String>,
-    /// Only rows with this label
+    /// Only issues or tasks with this label; repeat to require several
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
     /// Only issues and tasks that contain these words
@@ -213,7 +245,7 @@ pub(crate) struct List {
     /// Only open issues that cannot start yet
     #[arg(long)]
     pub(crate) blocked: bool,
-    /// Order of issues; created if nothing is said
+    /// Order of issues [default: created]
     #[arg(long, value_name = "ORDER")]
     pub(crate) sort: Option<IssueOrder>,
     /// Only issues of this ledger
@@ -231,7 +263,7 @@ pub(crate) struct List {
     /// List saved queries
     #[arg(long, conflicts_with = "save")]
     pub(crate) saved: bool,
-    /// Forget a saved query
+    /// Delete a saved query
     #[arg(long, value_name = "NAME", conflicts_with_all = ["save", "saved"])]
     pub(crate) forget: Option<String>,
     #[command(flatten)]
@@ -249,6 +281,10 @@ pub(crate) enum IssueOrder {
 
 /// Show who works on what, and what needs you.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft status
+  toft status --all-repos     # all repositories")]
 pub(crate) struct Status {
     /// Maximum number of rows of each kind
     #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
@@ -257,8 +293,12 @@ pub(crate) struct Status {
     pub(crate) reach: Reach,
 }
 
-/// Show what happened.
+/// Show the history of events.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft log tf-a41c              # the history of one issue
+  toft log --follow --json      # one JSON line for each new event")]
 pub(crate) struct Log {
     /// Only history of this issue, task, workflow or agent
     pub(crate) id: Option<String>,

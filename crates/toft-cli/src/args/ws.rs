@@ -9,18 +9,18 @@ use super::{positive, work::Hold};
 
 const EXAMPLES: &str = "\
 Examples:
-  toft claim --ws                 take work, and a directory of its own to do it in
-  cd \"$(toft ws path @)\"          go to the one of what I hold
-  toft ws list                    what is in each, and whether it has landed
-  toft ws gc                      take down what has landed and nobody needs
-  toft ws rm NAME --rescue        put everything in it away, then take it down
-  toft ws restore NAME            bring it back, byte for byte
-  toft ws rescues                 what was put away: when, how much, what
+  toft claim --ws                 # claim a task, and create a workspace for it
+  cd \"$(toft ws path @)\"          # change to the workspace of the task you hold
+  toft ws list                    # show what each contains, and whether it has landed
+  toft ws gc                      # remove workspaces whose work has landed
+  toft ws rm NAME --rescue        # save everything as a rescue, then remove the workspace
+  toft ws restore NAME            # restore it from its rescue
+  toft ws rescues                 # list rescues
 
-Configuration, in .git/toft/config.toml or ~/.config/toft/config.toml: [workspaces] keep, most, max_age, max_count, max_bytes, root,
-instant, warm, rescue_ignored, rescue_max_age; [workspaces.setup] copy, link, ports, run, ready. docs/guides/workspaces.md says what each does.";
+Configuration: the tables [workspaces] and [workspaces.setup] in .git/toft/config.toml or ~/.config/toft/config.toml. See \
+docs/guides/workspaces.md for the keys.";
 
-/// Directories to work in, each isolated from every other.
+/// Manage workspaces: one directory for each task.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Ws {
@@ -36,9 +36,9 @@ pub(crate) enum WsCommand {
     /// List workspaces and what is in them
     #[command(alias = "ls", alias = "status")]
     List(ListWs),
-    /// One of them
+    /// Show a workspace
     Show(OneWs),
-    /// Where one is
+    /// Print the path of a workspace
     #[command(alias = "cd")]
     Path(OneWs),
     /// Remove a workspace; refused while it holds work that exists nowhere else
@@ -50,9 +50,9 @@ pub(crate) enum WsCommand {
     /// Save everything in a workspace as a rescue, and keep the workspace
     #[command(alias = "snapshot")]
     Rescue(RescueWs),
-    /// List rescues with their age, their size and what they hold
+    /// List rescues with their age, size and content
     Rescues(OneWs),
-    /// Delete a rescue for good
+    /// Delete a rescue permanently
     DropRescue(DropRescue),
     /// Restore a removed workspace from its rescue
     Restore(RestoreWs),
@@ -61,14 +61,14 @@ pub(crate) enum WsCommand {
         /// Number of prepared workspaces; 0 removes them
         count: usize,
     },
-    /// What to tell programs that run in one: export NAME=VALUE lines
+    /// Print the environment variables of a workspace as export lines
     Env(OneWs),
     /// Adopt a worktree that was created by hand
     Adopt {
-        /// Where it is
+        /// Path of the worktree
         path: PathBuf,
     },
-    /// Record that the work in one has landed, however it was merged
+    /// Record that a workspace's work has landed, however it was merged
     Landed(OneWs),
     /// Keep a workspace until it is unpinned
     Pin(OneWs),
@@ -78,16 +78,16 @@ pub(crate) enum WsCommand {
 
 const SHELL_EXAMPLES: &str = "\
 Examples:
-  eval \"$(toft shell bash)\"       in ~/.bashrc
-  eval \"$(toft shell zsh)\"        in ~/.zshrc
-  toft shell fish | source         in ~/.config/fish/config.fish
-  tcd tf-a41c                      go to the workspace of an issue";
+  eval \"$(toft shell bash)\"       # in ~/.bashrc
+  eval \"$(toft shell zsh)\"        # in ~/.zshrc
+  toft shell fish | source         # in ~/.config/fish/config.fish
+  tcd tf-a41c                      # change to the workspace of an issue";
 
-/// Print a shell function.
+/// Print a shell function: tcd ID changes to an issue's workspace.
 #[derive(Args, Debug)]
 #[command(after_help = SHELL_EXAMPLES)]
 pub(crate) struct Shell {
-    /// The shell; the one that SHELL names when left out
+    /// Shell [default: the one that $SHELL names]
     pub(crate) shell: Option<ShellKind>,
 }
 
@@ -105,10 +105,10 @@ pub(crate) enum ShellKind {
 /// Make one.
 #[derive(Args, Debug, Default)]
 pub(crate) struct CreateWs {
-    /// The issue or task that is worked on in it
+    /// Issue or task
     #[arg(required_unless_present = "name")]
     pub(crate) id: Option<String>,
-    /// What to call it and its branch; after the issue or task when left out
+    /// Name of the workspace and its branch [default: that of the issue or task]
     #[arg(long)]
     pub(crate) name: Option<String>,
     /// Use the current checkout; toft never removes it
@@ -123,13 +123,13 @@ pub(crate) struct CreateWs {
 /// What it is made from.
 #[derive(Args, Debug, Default)]
 pub(crate) struct From {
-    /// The commit or branch to start from; what the main checkout is on when left out
+    /// Commit or branch to start from [default: the main checkout's HEAD]
     #[arg(long, value_name = "REV")]
     pub(crate) base: Option<String>,
-    /// Clone instead of worktree: its own branches, hooks and configuration
+    /// Create a clone instead of a worktree: with its own branches, hooks and configuration
     #[arg(long)]
     pub(crate) clone: bool,
-    /// Skip the setup: copy, link and run nothing
+    /// Skip the setup: do not copy, link or run anything
     #[arg(long)]
     pub(crate) plain: bool,
 }
@@ -148,7 +148,7 @@ pub(crate) struct ListWs {
 /// One of them.
 #[derive(Args, Debug, Default)]
 pub(crate) struct OneWs {
-    /// Workspace, by name, path or id, or by its issue or task; by default the current one; @ is that of the task you hold
+    /// Workspace, by name, path or id, or by its issue or task; @ is that of the task you hold [default: the current one]
     #[arg(value_name = "WS", add = clap_complete::ArgValueCompleter::new(super::complete::workspaces))]
     pub(crate) id: Option<String>,
 }
@@ -181,10 +181,10 @@ pub(crate) struct RescueWs {
 /// Delete a rescue.
 #[derive(Args, Debug)]
 pub(crate) struct DropRescue {
-    /// Its workspace, by name or id
+    /// Workspace of the rescue, by name or id
     #[arg(value_name = "WS")]
     pub(crate) id: String,
-    /// The rescue: its number, or its commit
+    /// Rescue, by number or commit
     #[arg(long, value_name = "RESCUE")]
     pub(crate) at: String,
 }
@@ -194,10 +194,10 @@ pub(crate) struct DropRescue {
 pub(crate) struct RestoreWs {
     #[command(flatten)]
     pub(crate) one: OneWs,
-    /// The rescue: its number, or its commit; the one it was taken down with when left out
+    /// Rescue, by number or commit [default: the one saved when the workspace was removed]
     #[arg(long, value_name = "RESCUE")]
     pub(crate) at: Option<String>,
-    /// Under another name, beside the one that is there
+    /// Restore under another name, beside the existing workspace
     #[arg(long)]
     pub(crate) name: Option<String>,
 }

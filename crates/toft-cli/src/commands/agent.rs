@@ -8,9 +8,9 @@ use toft::{
     verbs::{agent, answer, inbox, send},
 };
 
-use super::{App, Done, word, work::held};
+use super::{App, Done, plan, word, work::held};
 use crate::{
-    args::{AgentCommand, Assign, Inbox, Register, Send},
+    args::{AgentCommand, Answer, Assign, Inbox, Register, Send},
     render,
 };
 
@@ -27,12 +27,14 @@ pub(super) fn run(app: &App<'_>, command: &AgentCommand) -> Done {
         AgentCommand::Remove { name } => {
             app.show(&render::AgentView(app.perform(app.open()?, agent::Remove { agent: name.clone() })?))
         }
-        AgentCommand::Answer { id, text } => {
-            let id = app.open()?.work().whole_id(id)?;
-            let request = answer::Request { id, answer: text.clone() };
-            app.show(&render::Answered(app.perform(app.open()?, request)?))
-        }
+        AgentCommand::Answer(args) => answer(app, args),
     }
+}
+
+pub(super) fn answer(app: &App<'_>, args: &Answer) -> Done {
+    let id = app.open()?.work().whole_id(&args.id)?;
+    let request = answer::Request { id, answer: args.text.clone() };
+    app.show(&render::Answered(app.perform(app.open()?, request)?))
 }
 
 fn register(app: &App<'_>, args: &Register) -> Done {
@@ -60,7 +62,7 @@ pub(super) fn assign(app: &App<'_>, args: &Assign) -> Done {
         Assigned::Task(task) => app.show(&render::TaskAssigned(*task)),
         Assigned::Issue(wrote, to_somebody) => {
             let did = if to_somebody { "Assigned" } else { "Unassigned" };
-            app.show(&render::IssueWritten { wrote: *wrote, did })
+            app.show(&render::IssueWritten { wrote: *wrote, did, several: plan::several(toft)? })
         }
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn demo(app: &App<'_>, args: &Try) -> Done {
     let failed = |what: &str, error: &dyn std::fmt::Display| Failure::stopped(format!("{what}: {error}"), "");
     let program = std::env::current_exe().map_err(|error| failed("toft", &error))?;
     let repo = dir.join("village");
-    lay_out(&dir, &repo, &program).map_err(|error| failed("the demo could not be laid out", &error))?;
+    lay_out(&dir, &repo, &program).map_err(|error| failed("the demo could not be set up", &error))?;
     let variables = variables(&dir);
     let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let run = |line: &str| in_shell(line, &repo, &variables, None).map_err(|error| failed("sh", &error));
@@ -51,7 +51,7 @@ pub(super) fn demo(app: &App<'_>, args: &Try) -> Done {
         "git init -q -b main && git add -A && git commit -qm 'An empty field' && toft init -q >/dev/null && toft agent register villager --role human -q >/dev/null && toft add - -q < ../plan.jsonl >/dev/null",
     )?;
     if !made.success() {
-        return Err(Failure::stopped("the demo could not be laid out", "is git installed?"));
+        return Err(Failure::stopped("the demo could not be set up", "is git installed?"));
     }
     app.output.lines(&[format!("40 issues and 5 agents in {}", repo.display())]);
     let json = if app.output.machine() { " --json" } else { "" };
@@ -72,7 +72,7 @@ fn place(args: &Try) -> Result<PathBuf, Failure> {
     match fs::create_dir(&dir) {
         Ok(()) => Ok(dir),
         Err(error) => {
-            Err(Failure::stopped(format!("{}: {error}", dir.display()), "name a directory that is not there yet"))
+            Err(Failure::stopped(format!("{}: {error}", dir.display()), "name a directory that does not exist"))
         }
     }
 }

@@ -77,7 +77,10 @@ fn answer_once(app: &App<'_>, command: &Command) -> Done {
     if let Some(answer) = app.output.remembered() {
         let said = toft.perform_as(me, None, op::Remember { op, answer });
         if let Err(error) = said {
-            return Err(Failure::stopped(format!("it was done, and its operation id was not kept: {error}"), ""));
+            return Err(Failure::stopped(
+                format!("the command succeeded, but its operation id was not stored: {error}"),
+                "",
+            ));
         }
     }
     Ok(done)
@@ -134,6 +137,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Hook(args) => hook::hook(app, args),
         Command::Mcp(_) => crate::mcp::serve(),
         Command::Agent(args) => agent::run(app, &args.command),
+        Command::Answer(args) => agent::answer(app, args),
         Command::Assign(args) => agent::assign(app, args),
     }
 }

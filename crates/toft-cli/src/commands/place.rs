@@ -24,8 +24,8 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
         let after = toft.plan()?.map_or(Ok(0), |plan| plan.list(&IssueFilter::default()).map(|issues| issues.len()))?;
         if after < before {
             toft.note(format!(
-                "{} open issues stay in the ledger beside the repository, which is no longer listed; `toft export jsonl` \
-                 before and `toft import jsonl` after would have brought them here",
+                "{} open issues stay in the ledger beside the repository, which is no longer listed; to move them, run \
+                 `toft export jsonl` before and `toft import jsonl` after this command",
                 before - after
             ));
         }
@@ -37,7 +37,7 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
         true => {
             let mut how = PrivatePlanning { dir: args.planning.clone(), upstream: args.upstream.clone() };
             if how.dir.is_none() && !args.no_input {
-                let answer = asked("Which repository are your private plans in? [one of toft's own] ")?;
+                let answer = asked("Repository for your private issues [default: toft creates one]: ")?;
                 how.dir = answer.filter(|answer| !answer.is_empty()).map(PathBuf::from);
             }
             Some(toft.ledgers().plan_in_private(&how)?)

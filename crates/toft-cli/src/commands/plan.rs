@@ -31,8 +31,16 @@ const HISTORY: usize = 5;
 /// The plan here; plans live in repositories.
 pub(super) fn plan(toft: &Toft) -> Result<Plan<'_>, Failure> {
     toft.plan()?.ok_or_else(|| {
-        Failure::invalid("issues are kept in a repository, and this is none", "go into one, or toft init --no-vcs")
+        Failure::invalid(
+            "issues need a repository, and this directory is in none",
+            "change to a repository, or run toft init --no-vcs",
+        )
     })
+}
+
+/// Whether this clone has several ledgers, so that texts must name the one they mean.
+pub(super) fn several(toft: &Toft) -> Result<bool, Failure> {
+    Ok(toft.plan()?.is_some_and(|plan| plan.ledgers().len() > 1))
 }
 
 fn unknown_status(status: &str, known: &[&str]) -> Failure {
@@ -103,13 +111,14 @@ pub(super) fn add(app: &App<'_>, args: &args::Add) -> Done {
         let edits = toft::plan::many(app.input_text()?, &first).map_err(|problem| {
             Failure::invalid(problem, "a Markdown list, or a JSON object with a title on each line")
         })?;
-        return app.show(&IssuesWritten { wrote: plan.add(&edits, args.ledger.as_deref(), op)?, did: "Added" });
+        let wrote = plan.add(&edits, args.ledger.as_deref(), op)?;
+        return app.show(&IssuesWritten { wrote, did: "Added", several: several(toft)? });
     }
     let edits = [Edit { title: Some(args.title.clone()), ..first }];
     let mut wrote = plan.add(&edits, args.ledger.as_deref(), op)?;
     match wrote.pop() {
-        Some(wrote) => app.show(&IssueWritten { wrote, did: "Added" }),
-        None => app.show(&IssuesWritten { wrote, did: "Added" }),
+        Some(wrote) => app.show(&IssueWritten { wrote, did: "Added", several: several(toft)? }),
+        None => app.show(&IssuesWritten { wrote, did: "Added", several: false }),
     }
 }
 
@@ -155,7 +164,7 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
         return change_by_hand(app, &plan, args, asked);
     }
     if asked == Edit::default() {
-        return Err(Failure::invalid("nothing to change was named", "toft edit --help lists what can be"));
+        return Err(Failure::invalid("nothing to change", "toft edit --help lists the fields"));
     }
     if args.title.is_some() && args.ids.len() > 1 {
         return Err(Failure::invalid("one title for several issues", "name one issue, or leave --title out"));
@@ -167,7 +176,7 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
 /// Lets the user change an issue's title and description in an editor: the first line, and what follows it.
 fn change_by_hand(app: &App<'_>, plan: &Plan<'_>, args: &args::EditIssue, mut asked: Edit) -> Done {
     let [id] = args.ids.as_slice() else {
-        return Err(Failure::invalid("one text for several issues", "name one issue, or what to change"));
+        return Err(Failure::invalid("the editor opens one issue at a time", "name one issue, or use options"));
     };
     let issue = plan.find(id)?.issue;
     let body = issue.body.clone().unwrap_or_default();
@@ -212,12 +221,13 @@ fn write_each(
         match write(id, op.as_deref()) {
             Ok(written) => wrote.push(written),
             Err(failure) if wrote.is_empty() => return Err(failure),
-            Err(failure) => app.open()?.note(format!("{id} was left as it is: {}", failure.message)),
+            Err(failure) => app.open()?.note(format!("{id} was not changed: {}", failure.message)),
         }
     }
+    let several = several(app.open()?)?;
     match (ids.len(), wrote.pop()) {
-        (1, Some(wrote)) => app.show(&IssueWritten { wrote, did }),
-        (_, last) => app.show(&IssuesWritten { wrote: wrote.into_iter().chain(last).collect(), did }),
+        (1, Some(wrote)) => app.show(&IssueWritten { wrote, did, several }),
+        (_, last) => app.show(&IssuesWritten { wrote: wrote.into_iter().chain(last).collect(), did, several }),
     }
 }
 
@@ -230,19 +240,19 @@ pub(super) fn close(app: &App<'_>, args: &args::Close) -> Done {
 
 pub(super) fn delete(app: &App<'_>, args: &args::Delete) -> Done {
     let wrote = plan(app.open()?)?.delete(&args.id, &args.reason)?;
-    app.show(&IssueWritten { wrote, did: "Deleted" })
+    app.show(&IssueWritten { wrote, did: "Deleted", several: several(app.open()?)? })
 }
 
 pub(super) fn restore(app: &App<'_>, args: &args::Restore) -> Done {
     let wrote = plan(app.open()?)?.restore(&args.id)?;
-    app.show(&IssueWritten { wrote, did: "Restored" })
+    app.show(&IssueWritten { wrote, did: "Restored", several: several(app.open()?)? })
 }
 
 pub(super) fn undo(app: &App<'_>, args: &args::Undo) -> Done {
     let toft = app.open()?;
     let undone = toft.work().undo(&toft.located().agent, args.count, args.dry_run)?;
     if undone.is_empty() {
-        return Err(Failure::nothing("you did nothing here that could be taken back", "toft log"));
+        return Err(Failure::nothing("there is no operation of yours to undo", "toft log"));
     }
     app.show(&UndoDone { undone, dry_run: args.dry_run, redo: false })
 }
@@ -252,7 +262,7 @@ pub(super) fn redo(app: &App<'_>, args: &args::Redo) -> Done {
     let me = &toft.located().agent;
     let (redone, claims) = toft.work().redo(me, args.count, args.dry_run)?;
     if redone.is_empty() {
-        return Err(Failure::nothing("you took nothing back here", "toft undo -n"));
+        return Err(Failure::nothing("there is no operation to redo", "toft undo -n"));
     }
     toft.keep_holds(me, &claims);
     app.show(&UndoDone { undone: redone, dry_run: args.dry_run, redo: true })
@@ -273,7 +283,7 @@ pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
     if let Some(store) = older {
         return match path.is_file() {
             true => app.show(&ImportDone(plan.import_store(store, path, args.ledger.as_deref(), &args.only)?)),
-            false => Err(Failure::invalid(format!("{} is no file", args.file), "name the database itself")),
+            false => Err(Failure::invalid(format!("{} is not a file", args.file), "name the database file")),
         };
     }
     if !args.only.is_empty() {

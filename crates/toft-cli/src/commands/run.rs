@@ -35,8 +35,8 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     if let Some(program) = rules.command.first()
         && !toft::runner::can_start(program)
     {
-        let message = format!("there is no program `{program}`");
-        return Err(Failure::invalid(message, "is it installed, and on PATH? Nothing was taken"));
+        let message = format!("program `{program}` was not found");
+        return Err(Failure::invalid(message, "is it installed, and on PATH? Nothing was claimed"));
     }
     let args_again = || std::env::args_os().skip(1).collect();
     let program = std::env::current_exe().map_err(listening("find", "toft"))?;
@@ -46,7 +46,10 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
         std::thread::spawn(move || signals.forever().try_for_each(|signal| heard.send(signal)));
         return match supervisor.wait(&orders, args.grace)? {
             Some(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
-            None => Err(Failure::stopped("the runner was killed", "what it had taken is free again: toft run goes on")),
+            None => Err(Failure::stopped(
+                "the runner was killed",
+                "its tasks can be claimed again: toft run continues them",
+            )),
         };
     }
     // Issues of other clones, before the slots look for work; what does not work now does the next time.
@@ -68,10 +71,13 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     watch.close();
     match (troubled, watch.parked()) {
         (false, 0) => Ok(ExitCode::SUCCESS),
-        (true, _) => Err(Failure::stopped("a slot could not go on", "what it said is above")),
+        (true, _) => Err(Failure::stopped("a slot stopped", "its message is above")),
         (false, parked) => {
-            let message = format!("{parked} of the tasks failed for good");
-            Err(Failure::stopped(message, "toft status says which, and what helps"))
+            let message = match parked {
+                1 => "1 task failed".to_owned(),
+                more => format!("{more} tasks failed"),
+            };
+            Err(Failure::stopped(message, "toft status lists them, with the next step"))
         }
     }
 }
@@ -108,11 +114,11 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
         *program = whole.display().to_string();
     }
     if command.is_empty() {
-        return Err(Failure::invalid("there is nothing to run", "toft run --agent claude, or toft run -- COMMAND"));
+        return Err(Failure::invalid("no command to run", "toft run --agent claude, or toft run -- COMMAND"));
     }
     if args.sandbox == Some(Confine::Offline) && toft.located().store.file().is_none() {
         return Err(Failure::invalid(
-            "offline, the command could not reach the store, which is on a server",
+            "with --sandbox=offline the command cannot reach the store, which is on a server",
             "use --sandbox",
         ));
     }

@@ -25,7 +25,7 @@ pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
     }
     if !args.user && !args.remove && !args.dry_run && contributes(app)? {
         return Err(Failure::invalid(
-            "others keep this project: its files stay as they are",
+            "you are a contributor here, so project files are not changed",
             "toft setup --user writes to your home instead; -n shows what would change here",
         ));
     }
@@ -52,19 +52,21 @@ fn guard(app: &App<'_>, args: &Setup) -> Done {
     let located = toft::locate(&app.config()?)?;
     let Some(checkout) = located.checkout.filter(|checkout| checkout.vcs == Vcs::Git && args.agents.len() == 1) else {
         return Err(Failure::invalid(
-            "the guard is a hook of git's, and is set up by itself",
+            "`guard` needs a git checkout and cannot be combined with agents",
             "toft setup guard, in a git checkout",
         ));
     };
     let Some(dir) = toft::vcs::exchange::hooks_dir(&checkout).map_err(toft::Error::from)? else {
         return Err(Failure::stopped(
-            "your hooks are the same for every repository (core.hooksPath)",
-            "let the pre-push there run: toft hook pre-push \"$1\" \"$2\"",
+            "core.hooksPath is set, so the hook cannot be installed in this repository",
+            "run this in the pre-push hook there: toft hook pre-push \"$1\" \"$2\"",
         ));
     };
     let guard = Guard::at(dir)?;
     let said = guard.words(args.remove);
-    let write = guard.changes(args.remove) && !args.dry_run && (args.yes || said_yes(&format!("{said}\n"), "Do it?")?);
+    let write = guard.changes(args.remove)
+        && !args.dry_run
+        && (args.yes || said_yes(&format!("{said}\n"), "Change the hook?")?);
     if write {
         guard.apply(args.remove)?;
     }
@@ -74,7 +76,7 @@ fn guard(app: &App<'_>, args: &Setup) -> Done {
 fn project(located: &Located) -> Result<Ground, Failure> {
     match &located.checkout {
         Some(checkout) => Ok(Ground::project(checkout.root.clone(), &toft::state_home())),
-        None => Err(Failure::invalid("this is no checkout", "go into one, or toft setup --user")),
+        None => Err(Failure::invalid("not in a checkout", "change to one, or run toft setup --user")),
     }
 }
 
@@ -86,9 +88,8 @@ fn chosen(args: &Setup, ground: &Ground) -> Result<Vec<&'static Harness>, Failur
     let mut chosen = Vec::new();
     for name in &args.agents {
         let plain = name.trim_end_matches("-code").trim_end_matches("-cli").trim_end_matches("-agent");
-        let harness = Harness::named(plain).ok_or_else(|| {
-            Failure::invalid(format!("`{name}` is no agent that toft knows"), &format!("use {}", known.join(", ")))
-        })?;
+        let harness = Harness::named(plain)
+            .ok_or_else(|| Failure::invalid(format!("unknown agent `{name}`"), &format!("use {}", known.join(", "))))?;
         chosen.push(harness);
     }
     if args.agents.is_empty() {
@@ -111,7 +112,7 @@ fn agreed(all: &[setup::Changed]) -> Result<bool, Failure> {
     }
     let mut page = Page::new(false);
     SetupShown::diffs(all, &mut page);
-    said_yes(page.text(), "Write this?")
+    said_yes(page.text(), "Write these changes?")
 }
 
 /// Whether others keep the project's own ledger.
@@ -143,9 +144,10 @@ pub(super) fn hook_checks(located: &Located) -> Result<Vec<Check>, Failure> {
     for probe in setup::probes(&grounds)? {
         let run = match probe.ours {
             true => probe.fire(&checkout.root, &checkout.state_dir()).map_err(|problem| (Health::Fail, problem)),
-            false => {
-                Err((Health::Warn, "is not what toft writes, and is not run; toft setup writes it again".to_owned()))
-            }
+            false => Err((
+                Health::Warn,
+                "differs from what toft writes, and is not run; toft setup writes it again".to_owned(),
+            )),
         };
         let seen = match run {
             Ok(()) => (Health::Ok, String::new()),

@@ -38,11 +38,11 @@ pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
     let view = SyncDone { all, try_only: args.dry_run };
     match (held, failed) {
         (true, _) => {
-            let help = "take a real secret out (toft edit); toft sync --allow FINDING lets that one pass";
-            app.show_failed(&view, Failure::held("something that looks like a secret was not sent", help))
+            let help = "remove a real secret with toft edit; toft sync --allow FINDING sends that finding";
+            app.show_failed(&view, Failure::held("text that looks like a secret was not sent", help))
         }
         (_, true) => {
-            let help = "each ledger says what is in its way";
+            let help = "each ledger above shows its problem";
             app.show_failed(&view, Failure::stopped("not every ledger was exchanged", help))
         }
         _ => app.show(&view),
@@ -56,8 +56,12 @@ pub(super) fn propose(app: &App<'_>, args: &args::Propose) -> Done {
     let (to, send_to) = (args.to.clone(), args.push.clone());
     match plan.propose(&args.ids, &ProposeOptions { to, send_to, fields }) {
         Err(toft::Error::Refused(Refusal::Findings { findings })) => {
-            let held = format!("nothing was published: {} to decide about first", findings.len());
-            let help = "take it out (toft edit), leave the field out (--without FIELD), or publish it with --allow ID";
+            let held = match findings.len() {
+                1 => "nothing was published: 1 finding needs a decision".to_owned(),
+                count => format!("nothing was published: {count} findings need a decision"),
+            };
+            let help =
+                "remove it with toft edit, leave the field out with --without FIELD, or publish it with --allow ID";
             app.show_failed(&FindingsShown(findings), Failure::held(held, help))
         }
         proposed => app.show(&ProposalsMade(proposed?)),
@@ -66,7 +70,7 @@ pub(super) fn propose(app: &App<'_>, args: &args::Propose) -> Done {
 
 pub(super) fn withdraw(app: &App<'_>, args: &args::Withdraw) -> Done {
     let wrote = plan::plan(app.open()?)?.withdraw(&args.id)?;
-    app.show(&IssueWritten { wrote, did: "Withdrew" })
+    app.show(&IssueWritten { wrote, did: "Withdrew", several: plan::several(app.open()?)? })
 }
 
 pub(super) fn accept(app: &App<'_>, args: &args::Accept) -> Done {
@@ -78,12 +82,12 @@ pub(super) fn accept(app: &App<'_>, args: &args::Accept) -> Done {
         }
         wrote.push(plan.accept(id)?);
     }
-    app.show(&IssuesDecided { wrote, did: "Accepted" })
+    app.show(&IssuesDecided { wrote, did: "Accepted", several: plan::several(app.open()?)? })
 }
 
 pub(super) fn reject(app: &App<'_>, args: &args::Reject) -> Done {
     let wrote = plan::plan(app.open()?)?.reject(&args.id, &args.reason)?;
-    app.show(&IssuesDecided { wrote: vec![wrote], did: "Rejected" })
+    app.show(&IssuesDecided { wrote: vec![wrote], did: "Rejected", several: plan::several(app.open()?)? })
 }
 
 pub(super) fn move_issues(app: &App<'_>, args: &args::Move) -> Done {
@@ -113,7 +117,7 @@ pub(super) fn purge(app: &App<'_>, args: &args::Purge) -> Done {
         let (commits, remote) = (purged.commits, toft::text::clean(remote));
         let shown = format!("About to rewrite {commits} commits of the ledger here and on {remote}.\n");
         if !said_yes(&shown, "Rewrite them?")? {
-            let help = "toft purge -n says what would be rewritten; --yes does not ask";
+            let help = "toft purge -n shows what would be rewritten; --yes does not ask";
             return Err(Failure::held("nothing was purged", help));
         }
     }
@@ -160,7 +164,7 @@ fn guard(app: &App<'_>, ranges: &[Range], refs: &[(String, String)], look: &Look
     let leaks = all.leaks.len();
     let view = GuardShown(all);
     if leaks > 0 {
-        let help = "take them out of these commits (git rebase -i); toft propose offers an issue the right way";
+        let help = "remove them from these commits (git rebase -i); toft propose publishes an issue";
         return app.show_failed(&view, Failure::held(format!("may not leave: {leaks}"), help));
     }
     plan.allow(&allowed)?;
@@ -168,7 +172,7 @@ fn guard(app: &App<'_>, ranges: &[Range], refs: &[(String, String)], look: &Look
         return if look.silent { Ok(std::process::ExitCode::SUCCESS) } else { app.show(&view) };
     }
     let help = match held.iter().any(|doubt| doubt.secret) {
-        true => "a real secret: take it out; else toft doctor --outgoing --allow ID lets it pass from now on",
+        true => "a real secret: remove it; else toft doctor --outgoing --allow ID allows it from now on",
         false => "look; toft doctor --outgoing --allow ID, or --yes for all, lets these pass from now on",
     };
     app.show_failed(&view, Failure::held(format!("worth a look before it leaves: {}", held.len()), help))

@@ -40,7 +40,7 @@ pub(super) fn backup(app: &App<'_>, args: &Backup) -> Done {
         return Err(Failure::invalid("backup needs a file or a directory", "toft backup FILE"));
     };
     if target.exists() && !target.is_dir() {
-        return Err(Failure::invalid(format!("{} is there already", target.display()), "name a file that is not"));
+        return Err(Failure::invalid(format!("{} exists already", target.display()), "name a new file"));
     }
     if target.parent().is_some_and(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
         return Err(Failure::invalid(format!("{} has no directory to go to", target.display()), "make it first"));

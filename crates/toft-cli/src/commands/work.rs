@@ -121,14 +121,14 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
         return Err(error.into());
     }
     for (task, error) in given_back {
-        toft.note(format!("{task} was given back: {error}"));
+        toft.note(format!("{task} was released: {error}"));
     }
     // Who holds many knows.
     if args.count.is_none() && (2..=FEW_HOLDS).contains(&toft.session_holds(me).len()) {
         // The claim is committed: if the holds cannot be read, there is no note.
         let held = toft.live_holds(me).map_or(0, |holds| holds.len());
         if held > 1 {
-            toft.note(format!("you hold {held} tasks now: name the one you mean when you save or finish"));
+            toft.note(format!("you hold {held} tasks now: name one when you save or finish"));
         }
     }
     // The claim stands, whatever the plan can say of its issue now.
@@ -222,8 +222,8 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
     let (id, fence) = held(toft, id.as_ref(), &args.hold).map_err(|failure| match id {
         // An issue that no task was made for yet.
         Some(id) if failure.code == "not_found" && id.starts_with(toft::issue::PREFIX) => Failure::invalid(
-            format!("nobody is working on {id}, so there is no task to finish"),
-            &format!("toft close {id} -m \"…\" closes the issue; toft claim {id} takes it"),
+            format!("{id} is not claimed, so there is no task to finish"),
+            &format!("toft close {id} -m \"…\" closes the issue; toft claim {id} claims it"),
         ),
         _ => failure,
     })?;

@@ -39,7 +39,7 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
         }
         WsCommand::Rm(args) => {
             let id = all.named(args.one.id.as_deref())?;
-            let _soon = app.output.soon(format!("taking {id} down"));
+            let _soon = app.output.soon(format!("removing {id}"));
             let workspace = toft.perform(toft::verbs::workspace::Show { id: id.clone() })?.workspace;
             let fence = fence_for(toft, &workspace, &args.hold)?;
             app.show(&WsTidied { rows: vec![all.remove(me, &id, fence, args.rescue, args.ignored)?], tried: false })

@@ -41,7 +41,7 @@ impl View for AgentView {
 fn word(state: AgentState) -> &'static str {
     match state {
         AgentState::Active => "active",
-        AgentState::Draining => "paused: it takes nothing new",
+        AgentState::Draining => "paused: it claims nothing new",
         AgentState::Gone => "removed",
     }
 }
@@ -135,7 +135,7 @@ impl View for Inbox {
             }
             let id = &letter.message.id;
             let ack = match letter.message.needs_ack && letter.state != DeliveryState::Acked {
-                true => format!(" (wants to be confirmed: toft agent inbox --ack {id})"),
+                true => format!(" (to confirm: toft agent inbox --ack {id})"),
                 false => String::new(),
             };
             let subject = letter.message.subject.as_deref().map(|text| format!(" \"{}\"", clean(text)));

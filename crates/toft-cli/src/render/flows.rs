@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toft::{
-    flow::{Source, Template, Workflow},
+    flow::{Source, Template, Workflow, WorkflowStatus},
     verbs::{flow, replan},
 };
 
@@ -11,10 +11,16 @@ use super::{
     page::{Ink, Page, clean, short},
 };
 
-/// One workflow in one line: how many tasks are how far.
+/// One workflow in one line: the progress of its tasks; of an issue with one task, the status of that.
 pub(super) fn line(page: &mut Page, listed: &flow::Listed, repository: &str) {
     let flow::Listed { workflow, progress } = listed;
     let id = page.ink(Ink::Id, &workflow.issue().map_or_else(|| workflow.id.to_string(), clean));
+    if let (Some(_), 1, Some(status)) = (workflow.issue(), workflow.tasks, progress.keys().next()) {
+        let running = workflow.status == WorkflowStatus::Running;
+        let status = if running { clean(status) } else { workflow.status.as_str().to_owned() };
+        page.line(format!("{id}  {status:9}  {}{}", short(&workflow.title, 60), page.ink(Ink::Faint, repository)));
+        return;
+    }
     let done = progress.get("done").unwrap_or(&0) + progress.get("skipped").unwrap_or(&0);
     let rest: Vec<_> = progress
         .iter()
@@ -54,7 +60,7 @@ impl View for FlowMade {
             count => format!("{count} tasks"),
         };
         page.line(format!(
-            "Made {} \"{}\" with {tasks}, {}",
+            "Created {} \"{}\" with {tasks}, {}",
             workflow.id,
             short(&workflow.title, 70),
             workflow.status.as_str()
@@ -116,7 +122,7 @@ impl View for FlowShown {
             page.line(format!("  {} = {}", clean(name), clean(&value.to_string())));
         }
         if let Some(limit) = workflow.max_parallel {
-            page.line(format!("  at most {limit} at once"));
+            page.line(format!("  at most {limit} tasks at a time"));
         }
         if let Some(budget) = workflow.budget {
             page.line(format!("  spent {} of {budget}", workflow.spent));
@@ -134,7 +140,7 @@ impl View for FlowShown {
             ));
         }
         if tasks.len() < workflow.tasks as usize {
-            page.line(format!("  … {} of {} shown; raise --limit for more", tasks.len(), workflow.tasks));
+            page.line(format!("  … {} of {} shown; use --limit for more", tasks.len(), workflow.tasks));
         }
     }
 }
@@ -167,10 +173,10 @@ impl View for FlowList {
             line(page, listed, &self.names.text(listed.workflow.id.as_str()));
         }
         if self.rows.is_empty() {
-            page.line("No workflows. toft flow new \"…\" makes one.");
+            page.line("No workflows. `toft flow new \"title\"` creates one.");
         }
         if self.more {
-            page.line(format!("… {} shown; raise --limit for more", self.rows.len()));
+            page.line(format!("… {} shown; use --limit for more", self.rows.len()));
         }
     }
 }
@@ -251,7 +257,7 @@ impl View for TemplateList {
             ));
         }
         if self.0.is_empty() {
-            page.line("No templates. toft flow template put FILE keeps one.");
+            page.line("No templates. `toft flow template put FILE` stores one.");
         }
     }
 }
@@ -281,7 +287,7 @@ impl View for TemplateShown {
         for (name, variable) in variables {
             let default = match &variable.default {
                 Some(text) => format!(" = {}", clean(text)),
-                None => " (needed)".to_owned(),
+                None => " (required)".to_owned(),
             };
             let about = variable.about.as_ref().map(|text| format!("  {}", short(text, 60))).unwrap_or_default();
             page.line(format!("  --set {}{default}{about}", clean(name)));
@@ -313,7 +319,7 @@ impl View for TemplateRemoved {
 
     fn text(&self, page: &mut Page) {
         page.line(format!(
-            "Removed template {}; putting it again makes version {}",
+            "Removed template {}; storing it again creates version {}",
             clean(&self.0.name),
             self.0.version + 1
         ));

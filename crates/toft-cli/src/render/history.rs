@@ -29,10 +29,12 @@ pub(super) fn particulars(event: &Event) -> String {
         other => format!("{name}={}", short(&other.to_string(), 60)),
     };
     let written = event.detail.get("now").and_then(|puts| serde_json::from_value::<Vec<Put>>(puts.clone()).ok());
+    let empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     let words: Vec<String> = match (written, &event.detail) {
         (Some(puts), _) if event.verb != "issue.added" => puts
             .iter()
             .map(|put| match put {
+                Put::Field(name, Some(value)) if name == "closed" => closed(value),
                 Put::Field(name, Some(value)) => said(name, value),
                 Put::Field(name, None) => format!("-{}", clean(name)),
                 Put::Label(word, there) => format!("{}{}", if *there { "+" } else { "-" }, clean(word)),
@@ -46,12 +48,25 @@ pub(super) fn particulars(event: &Event) -> String {
             .collect(),
         (_, Value::Object(fields)) => fields
             .iter()
-            .filter(|(name, value)| !value.is_null() && !["was", "now"].contains(&name.as_str()))
+            .filter(|(name, value)| !empty(value) && !["was", "now"].contains(&name.as_str()))
             .map(|(name, value)| said(name, value))
             .collect(),
         _ => Vec::new(),
     };
     words.join(" ")
+}
+
+/// How an issue was closed: the reason, and the evidence.
+fn closed(value: &Value) -> String {
+    let text =
+        |value: &Value, most: usize| value.as_str().filter(|text| !text.is_empty()).map(|text| short(text, most));
+    let reason = text(&value["reason"], 60).map(|reason| format!(" \"{reason}\"")).unwrap_or_default();
+    let evidence = value["outcome"]["evidence"].as_object().and_then(|kinds| kinds.iter().next());
+    let evidence = evidence.and_then(|(kind, shown)| {
+        let most = if kind == "commit" { 12 } else { 60 };
+        Some(format!(" ({}: {})", clean(&kind.replace('_', " ")), text(shown, most)?))
+    });
+    format!("closed{reason}{}", evidence.unwrap_or_default())
 }
 
 pub(crate) struct History {

@@ -34,7 +34,7 @@ pub(super) fn row(issue: &Issue, ledger: &str) -> Value {
 fn tied(id: &str, found: Option<&FoundIssue>) -> String {
     match found {
         Some(found) => format!("{}  {}  {}", clean(id), standing(&found.issue), title(&found.issue)),
-        None => format!("{}, which no ledger here has", clean(id)),
+        None => format!("{}, which is in no ledger here", clean(id)),
     }
 }
 
@@ -56,7 +56,7 @@ fn proposal(issue: &Issue) -> Option<String> {
         (ProposalSide::Offered, _) => format!(", proposed by {}", clean(&origin.by)),
         (ProposalSide::Mirror, _) => format!(", follows ledger {}", clean(&origin.to)),
         _ if origin.to.is_empty() => return None,
-        (_, true) => format!(", proposed to ledger {}, where it waits for their word", clean(&origin.to)),
+        (_, true) => format!(", proposed to ledger {}, awaiting a decision", clean(&origin.to)),
         (_, false) => format!(", proposed to ledger {}", clean(&origin.to)),
     })
 }
@@ -68,9 +68,17 @@ pub(super) fn title(issue: &Issue) -> String {
     format!("{}{labels}", short(&issue.title, 70))
 }
 
+/// ` (status, ledger)` after an issue: its status unless the verb says it, its ledger if there are several.
+fn aside(status: Option<String>, ledger: Option<&String>) -> String {
+    let parts: Vec<String> = status.into_iter().chain(ledger.map(|ledger| format!("ledger {ledger}"))).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
 pub(crate) struct IssueWritten {
     pub(crate) wrote: Wrote,
     pub(crate) did: &'static str,
+    /// There are several ledgers, so the text names the issue's.
+    pub(crate) several: bool,
 }
 
 impl View for IssueWritten {
@@ -90,7 +98,11 @@ impl View for IssueWritten {
         let Wrote { issue, ledger, before, .. } = &self.wrote;
         let id = page.ink(Ink::Id, &clean(&issue.id));
         let did = if before.is_none() { "Nothing to change in" } else { self.did };
-        page.line(format!("{did} {id} \"{}\" ({}, ledger {ledger})", short(&issue.title, 70), standing(issue)));
+        let status = Some(standing(issue)).filter(|status| {
+            !matches!((did, status.as_str()), ("Added", "open") | ("Closed", "closed") | ("Deleted", "deleted"))
+        });
+        let aside = aside(status, Some(ledger).filter(|_| self.several));
+        page.line(format!("{did} {id} \"{}\"{aside}", short(&issue.title, 70)));
     }
 }
 
@@ -98,6 +110,8 @@ pub(crate) struct IssuesWritten {
     pub(crate) wrote: Vec<Wrote>,
     /// What was done to them.
     pub(crate) did: &'static str,
+    /// There are several ledgers, so the text names the issue's.
+    pub(crate) several: bool,
 }
 
 impl View for IssuesWritten {
@@ -116,7 +130,8 @@ impl View for IssuesWritten {
     fn text(&self, page: &mut Page) {
         for Wrote { issue, ledger, .. } in &self.wrote {
             let id = page.ink(Ink::Id, &clean(&issue.id));
-            page.line(format!("{} {id} \"{}\" (ledger {ledger})", self.did, short(&issue.title, 70)));
+            let aside = aside(None, Some(ledger).filter(|_| self.several));
+            page.line(format!("{} {id} \"{}\"{aside}", self.did, short(&issue.title, 70)));
         }
         if self.wrote.is_empty() {
             page.line("Nothing was written.");
@@ -176,7 +191,7 @@ impl View for IssueList {
             let id = page.ink(Ink::Id, &clean(&issue.id));
             let ready = match (self.is_ready(found), issue.only_by_name()) {
                 (true, false) => "  ready",
-                (true, true) => "  ready if asked for",
+                (true, true) => "  ready, by id only",
                 (false, _) if issue.unfinished() && found.ready(self.now) => "  started",
                 (false, _) => "",
             };
@@ -195,7 +210,7 @@ impl View for IssueList {
             page.line("No issues.");
         }
         if self.more {
-            let shown = format!("… {} of {} shown; raise --limit for more", self.issues.len(), self.total);
+            let shown = format!("… {} of {} shown; use --limit for more", self.issues.len(), self.total);
             page.line(page.ink(Ink::Faint, &shown));
         }
     }
@@ -265,7 +280,7 @@ impl View for IssueShown {
         }
         if let Some(Overlay { ledger, fields }) = &self.overlay {
             let fields = clean(&fields.join(", "));
-            page.line(format!("  your changes are laid over it, and kept in ledger {ledger} only: {fields}"));
+            page.line(format!("  your private changes, kept in ledger {ledger} only: {fields}"));
         }
         for (dep, found) in &self.needs {
             let kind = if dep.blocks() { "needs".to_owned() } else { clean(&dep.kind) };
@@ -275,7 +290,7 @@ impl View for IssueShown {
             page.line(format!("  needed by {}", tied(&found.issue.id, Some(found))));
         }
         if let Some(until) = issue.defer_until {
-            page.line(format!("  put off until {}", page.moment(until)));
+            page.line(format!("  deferred until {}", page.moment(until)));
         }
         if let Some(due) = issue.due {
             page.line(format!("  due {}", page.moment(due)));
@@ -293,9 +308,8 @@ impl View for IssueShown {
             page.line(format!("  in {}{branch}", clean(&workspace.path)));
         }
         if let Some(On { workflow, holder }) = &self.on {
-            let who =
-                holder.as_deref().map_or("nobody holds it now".to_owned(), |name| format!("held by {}", clean(name)));
-            page.line(format!("  worked on in {} ({who})", workflow.id));
+            let who = holder.as_deref().map_or("not claimed now".to_owned(), |name| format!("held by {}", clean(name)));
+            page.line(format!("  workflow {} ({who})", workflow.id));
         }
         let texts = [
             ("", &issue.body),
@@ -322,7 +336,7 @@ impl View for IssueShown {
         }
         if let Some(deleted) = &issue.deleted {
             page.line(format!(
-                "  deleted by {} at {}: {} (toft restore takes that back)",
+                "  deleted by {} at {}: {} (`toft restore` restores it)",
                 clean(&deleted.by),
                 page.moment(deleted.at),
                 clean(&deleted.reason)
@@ -364,10 +378,10 @@ impl View for UndoDone {
 
     fn text(&self, page: &mut Page) {
         let did = match (self.redo, self.dry_run) {
-            (false, true) => "Would take back",
-            (false, false) => "Took back",
-            (true, true) => "Would do again",
-            (true, false) => "Did again",
+            (false, true) => "Would undo",
+            (false, false) => "Undid",
+            (true, true) => "Would redo",
+            (true, false) => "Redid",
         };
         for undo in &self.undone {
             page.line(format!("{did} {} of {}", clean(&undo.what), clean(&undo.entities.join(", "))));
@@ -392,9 +406,9 @@ impl View for Compacted {
 
     fn text(&self, page: &mut Page) {
         for Compaction { ledger, issues, archived, broken } in &self.0 {
-            page.line(format!("Ledger {ledger}: {issues} issues in order, {archived} moved to the archive"));
+            page.line(format!("Ledger {ledger}: {issues} issues, {archived} moved to the archive"));
             if *broken > 0 {
-                page.line(format!("  {broken} broken lines stay as they are; `toft doctor` lists them"));
+                page.line(format!("  {broken} broken lines are kept as they are; `toft doctor` lists them"));
             }
         }
     }
@@ -466,7 +480,7 @@ impl View for LedgerList {
         for Ledger { name, place, dir, read_only, first, kept_by_others, of, url, problem, routes, .. } in &self.0 {
             let mode = match (read_only, kept_by_others) {
                 (true, _) => "read only",
-                (_, true) => "kept by others, your changes to its issues are kept in private",
+                (_, true) => "maintained by others, your changes to its issues stay private",
                 _ => "read and write",
             };
             let first = if *first { ", new issues go here" } else { "" };
@@ -475,13 +489,13 @@ impl View for LedgerList {
                 page.line(format!("  the ledger of {}", clean(&repository.display().to_string())));
             }
             if let Some(url) = url {
-                page.line(format!("  a copy of {}; toft sync exchanges it", clean(url)));
+                page.line(format!("  a copy of {}; `toft sync` exchanges it", clean(url)));
             }
             for route in routes {
                 page.line(format!("  new issues {} go here", conditions(route)));
             }
             if let Some(problem) = problem {
-                page.line(format!("  {}: {}", page.ink(Ink::Bad, "cannot be read now"), clean(problem)));
+                page.line(format!("  {}: {}", page.ink(Ink::Bad, "cannot be read"), clean(problem)));
             }
         }
     }
@@ -493,7 +507,7 @@ fn conditions(route: &Route) -> String {
     let parts = [
         route.kind.as_ref().map(|kind| format!("of type {}", clean(kind))),
         route.label.as_ref().map(|label| format!("with label {}", clean(label))),
-        route.path.as_ref().map(|path| format!("written in {}", clean(path))),
+        route.path.as_ref().map(|path| format!("added in {}", clean(path))),
         role.map(|role| format!("of a {role}")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" and ")

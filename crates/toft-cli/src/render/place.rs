@@ -56,7 +56,7 @@ impl View for Place {
     }
 
     fn text(&self, page: &mut Page) {
-        let missing = if self.located.store.missing() { "  (not made yet: toft init)" } else { "" };
+        let missing = if self.located.store.missing() { "  (not created yet: toft init)" } else { "" };
         let mut row = |name: &str, value: String| page.line(format!("{name:11} {}", clean(&value)));
         row("store", format!("{}{missing}", self.located.store));
         row("because", self.located.source.to_string());
@@ -69,7 +69,7 @@ impl View for Place {
         if let Some(Listed { workspace, holder, issue, .. }) = &self.workspace {
             let task = workspace.task.as_ref().map(|task| format!(" for {task}")).unwrap_or_default();
             let issue = issue.as_deref().map(|issue| format!(" of {issue}")).unwrap_or_default();
-            let holder = holder.as_deref().map_or(", nobody holds it".to_owned(), |name| format!(", held by {name}"));
+            let holder = holder.as_deref().map_or(", not claimed".to_owned(), |name| format!(", held by {name}"));
             row("workspace", format!("{}{task}{issue}{holder}", workspace.name));
         }
         row("agent", self.located.agent.clone());
@@ -121,21 +121,22 @@ impl View for Initialised {
     fn text(&self, page: &mut Page) {
         let store = clean(&self.located.store.to_string());
         if self.new {
-            page.line(format!("Made the store {store}"));
-            page.line("Next: toft add \"…\" writes work down, toft claim takes it.");
+            page.line(format!("Created store {store}"));
+            page.line("Next: `toft add \"title\"` adds an issue, `toft claim` claims it.");
         } else if self.registered {
-            page.line(format!("Registered this repository in the store {store}, which was there already."));
+            page.line(format!("Registered this repository in the existing store {store}."));
         } else {
             let changed = if self.changed { "" } else { "; nothing changed" };
-            page.line(format!("The store {store} is there already{changed}."));
+            page.line(format!("The store {store} exists already{changed}."));
         }
         if let Some(private) = &self.private {
             let place = clean(&private.display().to_string());
-            page.line(format!("New issues are private from now on, in {place}; toft propose offers one upstream."));
+            page.line(format!("New issues are private from now on, in {place}; `toft propose` proposes one upstream."));
             page.line(match &self.guard {
                 Some(guard) => clean(&guard.explained()),
                 None => {
-                    "No guard: toft setup guard lets git look before every push that nothing private leaves.".into()
+                    "Pushes are not checked: `toft setup guard` installs a hook that checks them for private issues."
+                        .into()
                 }
             });
         }
@@ -143,15 +144,13 @@ impl View for Initialised {
             page.line("New issues go to the repository's own ledger from now on.");
         }
         if self.waiting {
-            page.line("A remote has issues already: toft sync brings them here.");
+            page.line("A remote has issues already: `toft sync` fetches them.");
         }
         if self.hint {
-            page.line("There is a remote `upstream`: if others keep this project, toft init --contributor keeps your planning private.");
+            page.line("There is a remote `upstream`: if you do not maintain this project, `toft init --contributor` keeps your planning private.");
         }
         if self.located.source == StoreSource::Flag {
-            page.line(
-                "Name it from now on: TOFT_STORE in the environment, or `store = \"…\"` in .git/toft/config.toml.",
-            );
+            page.line("To use it in other commands, set TOFT_STORE, or `store = \"…\"` in .git/toft/config.toml.");
         }
     }
 }
@@ -210,23 +209,23 @@ impl View for Trusted {
 
     fn text(&self, page: &mut Page) {
         if !self.ledgers.is_empty() {
-            page.line("It names these ledgers, in .toft/ledgers.toml:");
+            page.line("This repository adds these ledgers, in .toft/ledgers.toml:");
             self.ledgers.iter().for_each(|line| page.line(format!("  {}", clean(line))));
             page.line(match self.trusted {
-                true => "They are seen from here. toft trust --revoke ends that.",
-                false => "None of them is seen or written until: toft trust --yes",
+                true => "They are used. `toft trust --revoke` revokes the trust.",
+                false => "None of them is read or written until you run: toft trust --yes",
             });
         }
         if self.commands.is_empty() {
-            page.line("This repository runs nothing when a workspace is made.");
+            page.line("This repository runs no commands when a workspace is created.");
             return;
         }
         for command in &self.commands {
             page.line(format!("  {}", clean(command)));
         }
         page.line(match self.trusted {
-            true => "These run when a workspace is made. toft trust --revoke ends that.",
-            false => "These do not run, and no workspace is made, until: toft trust --yes",
+            true => "These commands run when a workspace is created. `toft trust --revoke` revokes the trust.",
+            false => "These commands do not run, and no workspace is created, until you run: toft trust --yes",
         });
     }
 }
@@ -257,16 +256,16 @@ impl View for Forgotten {
 
     fn text(&self, page: &mut Page) {
         if self.gone.is_empty() && self.logs == 0 {
-            page.line("Nothing is old enough to be forgotten.");
+            page.line("Nothing is old enough to be deleted.");
         }
         for (what, count) in &self.gone {
-            page.line(format!("Forgot {count} {}", what.as_str()));
+            page.line(format!("Deleted {count} {}", what.as_str()));
         }
         if self.logs > 0 {
-            page.line(format!("Forgot {} logs", self.logs));
+            page.line(format!("Deleted {} logs", self.logs));
         }
         if self.bytes > 0 {
-            page.line(format!("Gave {:.1} MB back to the file system", self.bytes as f64 / 1e6));
+            page.line(format!("Freed {:.1} MB", self.bytes as f64 / 1e6));
         }
     }
 }

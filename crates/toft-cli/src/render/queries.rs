@@ -59,7 +59,7 @@ fn flags(query: &IssueFilter) -> String {
     for (wanted, word) in [(query.blocked, "--blocked"), (query.all, "--all")] {
         flags.extend(wanted.then(|| word.to_owned()));
     }
-    if flags.is_empty() { "every open issue".to_owned() } else { flags.join(" ") }
+    if flags.is_empty() { "all open issues".to_owned() } else { flags.join(" ") }
 }
 
 /// A saved query that was forgotten.
@@ -79,6 +79,6 @@ impl View for QueryForgotten {
     }
 
     fn text(&self, page: &mut Page) {
-        page.line(format!("Forgot the saved query @{}", clean(&self.0)));
+        page.line(format!("Deleted the saved query @{}", clean(&self.0)));
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Watch<'a> {
     live: Option<Live>,
     /// What each slot is on: its id and title.
     on: BTreeMap<usize, String>,
+    /// The number of each slot's present attempt.
+    attempts: BTreeMap<usize, u32>,
     counts: BTreeMap<String, usize>,
     /// Tasks that failed for good, with the ids that people see.
     parked: Vec<(String, String)>,
@@ -59,9 +61,9 @@ impl<'a> Watch<'a> {
             let bars = bars.collect();
             Live { all, bars }
         });
-        let (on, counts) = (BTreeMap::new(), BTreeMap::new());
+        let (on, attempts, counts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (names, parked) = (names.to_vec(), Vec::new());
-        let watch = Self { output, shorten, names, live, on, counts, parked };
+        let watch = Self { output, shorten, names, live, on, attempts, counts, parked };
         if let Some(promise) = promise {
             watch.line(&format!("sandbox by {}", clean(promise)));
         }
@@ -87,15 +89,16 @@ impl<'a> Watch<'a> {
         }
         match news {
             News::Slot(index, told) => self.told(*index, told),
-            News::Again(index) => self.say(*index, "was killed, and is started again"),
-            News::Silent(index) => self.say(*index, "did not answer; it was killed with everything it had started"),
+            News::Again(index) => self.say(*index, "killed; restarting"),
+            News::Silent(index) => self.say(*index, "did not respond; killed with every process it had started"),
             News::Over(index, Some(why)) => {
                 let first = why.trim().lines().next().unwrap_or_default();
-                self.say(*index, &format!("could not go on: {first}"));
+                self.say(*index, &format!("stopped: {first}"));
             }
-            News::Over(index, None) => self.quiet(*index, "over"),
-            News::Heard(Order::Drain) => self.line("Letting what runs end; Ctrl-C again ends it and gives it back."),
-            News::Heard(Order::Stop) => self.line("Ending what runs."),
+            News::Over(index, None) => self.quiet(*index, "finished"),
+            News::Heard(Order::Drain) => self
+                .line("Waiting for running agents to finish. Press Ctrl-C again to stop them and release their tasks."),
+            News::Heard(Order::Stop) => self.line("Stopping all agents."),
         }
         self.count(news);
     }
@@ -113,17 +116,18 @@ impl<'a> Watch<'a> {
         match told {
             // Signs of life are for the runner.
             SlotEvent::Alive { .. } => {}
-            SlotEvent::Waiting if self.live.is_some() => self.quiet(index, "waits for work"),
-            SlotEvent::Waiting => self.say(index, "waits for work"),
+            SlotEvent::Waiting if self.live.is_some() => self.quiet(index, "waiting for work"),
+            SlotEvent::Waiting => self.say(index, "waiting for work"),
             SlotEvent::Took { task, issue, title, attempt } => {
                 let id = shown_id(task, issue.as_deref());
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 let on = (self.shorten)(&format!("{id} {}{again}", short(title, 60)));
                 if self.live.is_none() {
-                    self.line(&format!("{}  took  {on}", self.names[index]));
+                    self.line(&format!("{}  claimed  {on}", self.names[index]));
                 }
                 self.quiet(index, &on);
                 self.on.insert(index, on);
+                self.attempts.insert(index, *attempt);
             }
             SlotEvent::Step { text } | SlotEvent::Said { text } => {
                 let on = self.on.get(&index).cloned().unwrap_or_default();
@@ -131,10 +135,14 @@ impl<'a> Watch<'a> {
             }
             SlotEvent::Ended { task, issue, how, message, parked, ran_ms } => {
                 let id = shown_id(task, issue.as_deref());
-                let asks = if *parked { "; it is tried no more, and asks you: toft status" } else { "" };
+                let gave_up = match (*parked, self.attempts.get(&index)) {
+                    (false, _) => String::new(),
+                    (true, Some(attempts @ 2..)) => format!("; gave up after {attempts} attempts: see `toft status`"),
+                    (true, _) => "; gave up: see `toft status`".to_owned(),
+                };
                 let seconds = *ran_ms as f64 / 1_000.0;
                 let said = if message.is_empty() { String::new() } else { format!(": {}", short(message, 160)) };
-                self.line(&format!("{}  {how}  {id} after {seconds:.1} s{said}{asks}", self.names[index]));
+                self.line(&format!("{}  {how}  {id} after {seconds:.1} s{said}{gave_up}", self.names[index]));
             }
             SlotEvent::Trouble { text } => self.say(index, text),
         }
@@ -187,13 +195,13 @@ impl<'a> Watch<'a> {
         }
         let counts: Vec<String> = self.counts.iter().map(|(how, count)| format!("{count} {how}")).collect();
         let said = if counts.is_empty() {
-            "Nothing was done; toft ready --explain says why.".into()
+            "No tasks ran; `toft ready --explain` shows why.".into()
         } else {
-            format!("Over: {}.", counts.join(", "))
+            format!("Finished: {}.", counts.join(", "))
         };
         self.line(&said);
         if self.counts.contains_key("done") {
-            self.line("What was done is on branches of their own; toft ws list says what has not landed.");
+            self.line("The commits of each task are on its own branch; `toft ws list` shows which have not landed.");
         }
         if !self.parked.is_empty() {
             self.line(&format!("Needs you: {}", self.parked_ids().join(", ")));
@@ -274,14 +282,17 @@ impl View for Stopped {
         let stop::Outcome { task, name, issue, agent, expires, .. } = &self.told;
         let id = shown_id(task.as_str(), issue.as_deref());
         let (name, agent) = (short(name, 60), clean(agent));
-        let next =
-            if self.parked { "the task is parked: toft flow retry brings it back" } else { "the task is free again" };
+        let next = if self.parked {
+            "the task is parked: toft flow retry reopens it"
+        } else {
+            "the task can be claimed again"
+        };
         page.line(match self.result() {
-            StopResult::Revoked => format!("Revoked the hold of {agent} on {id} {name}; {next}."),
-            StopResult::AlreadyFinished => format!("{agent} ended its work on {id} {name} before it was stopped."),
+            StopResult::Revoked => format!("Revoked the lease of {agent} on {id} {name}; {next}."),
+            StopResult::AlreadyFinished => format!("{agent} finished {id} {name} before it was stopped."),
             StopResult::Stopped => format!("Stopped {agent} on {id} {name}; {next}."),
             StopResult::Ordered => format!(
-                "Told the runner of {agent} to stop {id} {name}. It has not answered; its lease ends by {} unless renewed.",
+                "Asked the runner of {agent} to stop {id} {name}. It has not answered; the lease expires at {} unless it is renewed.",
                 page.moment(*expires)
             ),
         });
@@ -353,9 +364,12 @@ impl View for TryShown {
         page.line("");
         page.line("Look around, then answer the question and run the rest:");
         page.line(format!("  cd {} && {}", clean(&quoted(&self.repo)), clean(&self.shell)));
-        page.line("  toft list --all          toft log          toft graph          git log --all --oneline");
-        page.line("  toft agent answer …      toft run --until-idle -- ../agent");
-        page.line("Nothing outside of that directory was touched.");
+        page.line("  toft list --all · toft log · toft graph · git log --all --oneline");
+        page.line("  toft answer ID \"…\"         # answers the question");
+        page.line("  toft run --until-idle -- ../agent");
+        page.line("The work of each issue is on its own branch; toft does not merge them.");
+        let dir = self.repo.parent().unwrap_or(&self.repo).display();
+        page.line(clean(&format!("Nothing outside of {dir} was changed; deleting that directory removes the demo.")));
     }
 }
 

@@ -25,8 +25,8 @@ impl SetupShown {
         for Changed { name, before, after, .. } in all {
             let what = match (before, after) {
                 (None, _) => "new",
-                (_, None) => "goes",
-                _ => "changes",
+                (_, None) => "removed",
+                _ => "changed",
             };
             page.line(page.ink(Ink::Head, &format!("{} ({what})", clean(name))));
             let (old, new) = (before.as_deref().unwrap_or_default(), after.as_deref().unwrap_or_default());
@@ -60,29 +60,29 @@ impl View for SetupShown {
 
     fn text(&self, page: &mut Page) {
         if self.all.is_empty() {
-            let state = if self.removed { "Nothing of toft is there" } else { "Everything is there already" };
+            let state = if self.removed { "Nothing to remove" } else { "Nothing to change" };
             page.line(format!("{state}: {}.", self.names));
             return;
         }
         if !self.written {
             Self::diffs(&self.all, page);
-            page.line("Nothing was written; --yes writes it.");
+            page.line("Nothing was written; use --yes to write these changes.");
             return;
         }
         for Changed { name, before, after, .. } in &self.all {
             let what = match (before, after) {
-                (None, _) => "made",
+                (None, _) => "created",
                 (_, None) => "removed",
                 _ => "changed",
             };
             page.line(format!("{what}  {}", clean(name)));
         }
         page.line(match self.removed {
-            true => "toft is no longer wired in here.".to_owned(),
+            true => "Removed toft's changes.".to_owned(),
             false if self.store => {
-                format!("toft is wired into {}. toft doctor proves that the hooks fire.", self.names)
+                format!("Connected toft to {}. `toft doctor` checks that the hooks run.", self.names)
             }
-            false => format!("toft is wired into {}. toft init makes the store they need.", self.names),
+            false => format!("Connected toft to {}. `toft init` creates the store they need.", self.names),
         });
     }
 }
@@ -111,7 +111,7 @@ impl View for GuardSet {
         page.line(match (self.changes, self.written) {
             (false, _) => format!("{}.", clean(&self.said)),
             (true, true) => format!("Done: {}.", clean(&self.said)),
-            (true, false) => format!("Would {}; --yes does it.", clean(&self.said)),
+            (true, false) => format!("Would {}; use --yes to do it.", clean(&self.said)),
         });
     }
 }

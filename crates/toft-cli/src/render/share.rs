@@ -37,16 +37,16 @@ impl View for SyncDone {
                 let why = came.why.as_ref().map(|why| format!(" ({})", short(why, 100))).unwrap_or_default();
                 let id = page.ink(Ink::Id, &clean(&came.issue));
                 let what = match came.news {
-                    "landed" => "is in their ledger now, and waits for their word".to_owned(),
-                    "accepted" => "was accepted; your copy follows theirs from now on".to_owned(),
-                    "rejected" => format!("is yours again{why}"),
-                    _ => "follows what they changed".to_owned(),
+                    "landed" => "is in their ledger now, awaiting a decision".to_owned(),
+                    "accepted" => "was accepted; your copy now follows theirs".to_owned(),
+                    "rejected" => format!("is private again{why}"),
+                    _ => "was updated with their changes".to_owned(),
                 };
                 page.line(format!("  {id} \"{}\" {what}", short(&came.title, 60)));
             }
         }
         if self.all.is_empty() {
-            page.line("There is no ledger here yet: toft add \"…\" begins one.");
+            page.line("There is no ledger here yet: `toft add \"title\"` creates one.");
         }
     }
 }
@@ -60,10 +60,10 @@ fn outcome(one: &Synced, try_only: bool) -> String {
         (received, sent) => format!("{received} in, {sent} out"),
     };
     let races = if one.races > 0 { format!(", after {} lost races", one.races) } else { String::new() };
-    let rewritten = if one.rewritten { "; their history was replaced, nothing of yours was" } else { "" };
+    let rewritten = if one.rewritten { "; the remote's history was rewritten, yours is unchanged" } else { "" };
     let waits = match one.place {
-        LedgerKind::Tree => "; commit when you like",
-        _ => "; your changes stay here, toft propose offers an issue",
+        LedgerKind::Tree => "; not committed yet",
+        _ => "; your changes stay here, `toft propose` proposes an issue",
     };
     match one.how {
         _ if try_only && !one.how.failed() && one.how != SyncStatus::Offline && one.how != SyncStatus::Unversioned => {
@@ -82,16 +82,16 @@ fn outcome(one: &Synced, try_only: bool) -> String {
         }
         SyncStatus::Recorded => {
             let committed = if said.is_empty() { String::new() } else { format!("; {said}") };
-            format!("here only: it has no remote to be sent to{committed}")
+            format!("not shared: it has no remote{committed}")
         }
-        SyncStatus::Left => "read only here; bringing it up to date is its owner's".to_owned(),
-        SyncStatus::Unversioned => "here only: it is under no version control; copy it as you like".to_owned(),
-        SyncStatus::Offline => format!("offline: everything is kept here, and goes the next time ({said})"),
-        SyncStatus::NotFound => format!("no repository{with}: everything is kept here ({said})"),
-        SyncStatus::Denied => format!("not let in{with}: {said}"),
-        SyncStatus::Protected => format!("not taken{with}: {said}"),
-        SyncStatus::InTheWay => format!("in the way: {said}"),
-        SyncStatus::Outrun => format!("others were faster again and again{with}; try once more"),
+        SyncStatus::Left => "read only: its owner updates it".to_owned(),
+        SyncStatus::Unversioned => "not shared: it is not under version control".to_owned(),
+        SyncStatus::Offline => format!("offline: nothing is lost, the next sync sends it ({said})"),
+        SyncStatus::NotFound => format!("no repository{with}: nothing is lost ({said})"),
+        SyncStatus::Denied => format!("access denied{with}: {said}"),
+        SyncStatus::Protected => format!("push rejected{with}: {said}"),
+        SyncStatus::InTheWay => format!("conflict: {said}"),
+        SyncStatus::Outrun => format!("other clones kept pushing first{with}; try again"),
         SyncStatus::Held => format!("held back: {said}"),
         SyncStatus::Failed => format!("failed{with}: {said}"),
     }
@@ -124,15 +124,17 @@ impl View for ProposalsMade {
                     page.line(format!("  its branch is {branch}; git push origin {branch}, then open a pull request"));
                 }
                 (None, _, LedgerKind::Tree) => page.line("  one more line in .toft/issues.jsonl, for your next commit"),
-                (None, ..) => page.line("  whoever keeps it decides: toft accept, toft reject"),
+                (None, ..) => page.line("  its maintainer decides: toft accept, toft reject"),
             }
             if !private.is_empty() {
                 let named = private.iter().map(|id| clean(id)).collect::<Vec<_>>().join(", ");
-                page.line(format!("  left out: {named}, which nobody there can see; propose it too if they should"));
+                page.line(format!("  left out: {named}, which is not visible there; propose it too if it should be"));
             }
             if !labels.is_empty() {
                 let named = clean(&labels.join(", "));
-                page.line(format!("  left out: labels that nobody there uses ({named}); --with labels publishes them"));
+                page.line(format!(
+                    "  left out: labels that are not used there ({named}); --with labels publishes them"
+                ));
             }
         }
     }
@@ -141,6 +143,8 @@ impl View for ProposalsMade {
 pub(crate) struct IssuesDecided {
     pub(crate) wrote: Vec<Wrote>,
     pub(crate) did: &'static str,
+    /// There are several ledgers, so the text names the issue's.
+    pub(crate) several: bool,
 }
 
 impl View for IssuesDecided {
@@ -159,7 +163,8 @@ impl View for IssuesDecided {
     fn text(&self, page: &mut Page) {
         for Wrote { issue, ledger, .. } in &self.wrote {
             let id = page.ink(Ink::Id, &clean(&issue.id));
-            page.line(format!("{} {id} \"{}\" (ledger {ledger})", self.did, short(&issue.title, 60)));
+            let ledger = if self.several { format!(" (ledger {ledger})") } else { String::new() };
+            page.line(format!("{} {id} \"{}\"{ledger}", self.did, short(&issue.title, 60)));
         }
     }
 }
@@ -189,7 +194,7 @@ impl View for IssuesMoved {
             page.line(format!("{did} {id} \"{}\" to ledger {ledger}", short(&issue.title, 60)));
         }
         if self.moved.is_empty() {
-            page.line("Everything is there already.");
+            page.line("All issues are in that ledger already.");
         }
     }
 }
@@ -212,7 +217,7 @@ impl View for FindingsShown {
 
     fn text(&self, page: &mut Page) {
         for (id, what) in &self.0 {
-            page.line(format!("Sure? {id}  {}", short(what, 200)));
+            page.line(format!("Finding {id}  {}", short(what, 200)));
         }
     }
 }
@@ -240,13 +245,13 @@ impl View for GuardShown {
             page.line(format!("{id} {}: {} in commit {revision}", leak.why, clean(&leak.path)));
         }
         for doubt in doubts {
-            page.line(format!("Sure? {}  {}", doubt.id, short(&doubt.what, 200)));
+            page.line(format!("Finding {}  {}", doubt.id, short(&doubt.what, 200)));
         }
         if leaks.is_empty() && doubts.is_empty() {
             page.line(match issues {
-                0 => "Nothing of any ledger would leave.".to_owned(),
-                1 => "1 issue would leave, and is meant to.".to_owned(),
-                count => format!("{count} issues would leave, all of them meant to."),
+                0 => "No issue would be published.".to_owned(),
+                1 => "1 issue would be published, as intended.".to_owned(),
+                count => format!("{count} issues would be published, as intended."),
             });
         }
     }
@@ -325,17 +330,17 @@ impl View for LedgersShown {
                     format!("branch {} of {} ({})", clean(branch), clean(remote), clean(url))
                 }
                 (Some((remote, url)), None) => format!("{} ({})", clean(remote), clean(url)),
-                (None, _) => "nobody".to_owned(),
+                (None, _) => "no remote".to_owned(),
             };
             page.line(format!("  exchanged with  {to}"));
             page.line(format!("  sync sends      {}", clean(sends)));
             let (other, means) = match names {
-                Names::Author => ("agent", "git's author, whichever agent writes"),
+                Names::Author => ("agent", "git's author, for all agents"),
                 Names::Agent => ("author", "the agent's own name"),
             };
             page.line(format!("  name written    {} ({means}; [sync] names = \"{other}\" changes it)", clean(name)));
             page.line(format!(
-                "  clocks          replica {replica}: random, made once for this clone, the same in all its writes"
+                "  clocks          replica {replica}: random, created once for this clone, used in all its writes"
             ));
         }
     }

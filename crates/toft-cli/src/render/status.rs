@@ -79,7 +79,7 @@ impl RepositoryStatus {
         }
         for FoundIssue { issue, .. } in &self.proposed {
             let (id, origin) = (page.ink(Ink::Id, &clean(&issue.id)), issue.origin.clone().unwrap_or_default());
-            let how = if origin.landed { "is in their ledger, and waits for their word" } else { "waits to be merged" };
+            let how = if origin.landed { "is in their ledger, awaiting a decision" } else { "awaits its merge" };
             page.line(format!("Proposed {id}  {}  {how}", short(&issue.title, 60)));
         }
         if !self.workspaces.broken.is_empty() {
@@ -124,19 +124,18 @@ impl View for StatusView {
         let seen = self.repositories.iter().filter_map(|repository| repository.workspaces.as_of).min();
         let age = seen.map(|at| self.now.since(at)).filter(|age| age.as_secs() > 0);
         if let Some(age) = age {
-            let old = times::ago(age);
+            let old = times::span(age);
             page.line(
-                page.ink(Ink::Faint, &format!("Workspaces as seen {old} at the earliest; toft ws list looks again.")),
+                page.ink(Ink::Faint, &format!("Workspace state is up to {old} old; `toft ws list` refreshes it.")),
             );
         }
         let unseen: usize = self.repositories.iter().map(|repository| repository.workspaces.unseen).sum();
         if unseen > 0 {
-            page.line(
-                page.ink(Ink::Faint, &format!("{unseen} workspaces were not looked at yet; toft ws list looks.")),
-            );
+            let what = if unseen == 1 { "1 workspace has".to_owned() } else { format!("{unseen} workspaces have") };
+            page.line(page.ink(Ink::Faint, &format!("{what} not been examined yet; run `toft ws list`.")));
         }
         if page.text().is_empty() {
-            page.line("Nothing is going on. toft ready lists what can start, toft add \"…\" writes work down.");
+            page.line("No work in progress. `toft ready` lists what can start, `toft add \"title\"` adds an issue.");
         }
     }
 }
@@ -155,17 +154,15 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
     }
     for need in needs {
         page.line(match need {
-            NeedsYou::Question { gate, task, issue, from, text, behind } => {
+            NeedsYou::Question { task, issue, from, text, behind, .. } => {
                 let (from, text, waits) = (clean(from), short(text, 100), waits(*behind));
                 let id = shown_id(task.as_str(), issue.as_deref());
-                format!("  {gate}  {from} asks on {id}: {text}{waits}\n    toft agent answer {gate} \"…\"")
+                format!("  {id}  {from} asks: {text}{waits}\n    toft answer {id} \"…\"")
             }
             NeedsYou::Failed { task, issue, name, text, behind } => {
                 let (name, text, waits) = (short(name, 50), short(text, 70), waits(*behind));
                 let id = shown_id(task.as_str(), issue.as_deref());
-                format!(
-                    "  {id}  failed for good: {name} ({text}){waits}\n    toft show {id} --log · toft flow retry {id}"
-                )
+                format!("  {id}  failed: {name} ({text}){waits}\n    toft show {id} --log · toft flow retry {id}")
             }
             NeedsYou::Budget { workflow, title, budget, spent } => {
                 format!(
@@ -178,19 +175,23 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
                 let id = shown_id(task.as_str(), issue.as_deref());
                 let span = |seconds| times::span(Duration::from_secs(seconds));
                 let away = silent_s.map_or_else(|| "unregistered".to_owned(), |s| format!("offline for {}", span(s)));
-                let next = if *free { "; the next claim with nothing else to do takes it" } else { "" };
+                let next = if *free { "; the next claim that finds nothing else takes it" } else { "" };
                 format!("  {id}  {name} is assigned to {to}, {away}{next}\n    toft assign {id} --none")
             }
             NeedsYou::Message { id, from, text } => {
                 format!("  {id}  {}: {}\n    toft agent inbox --human", clean(from), short(text, 100))
             }
-            NeedsYou::Other => "  Something that only a newer toft can show".to_owned(),
+            NeedsYou::Other => "  An entry that needs a newer toft".to_owned(),
         });
     }
 }
 
 fn waits(behind: u32) -> String {
-    if behind == 0 { String::new() } else { format!(", {behind} wait for it") }
+    match behind {
+        0 => String::new(),
+        1 => ", 1 task waits for it".to_owned(),
+        more => format!(", {more} tasks wait for it"),
+    }
 }
 
 fn working(page: &mut Page, outcome: &status::Outcome) {
@@ -200,8 +201,11 @@ fn working(page: &mut Page, outcome: &status::Outcome) {
     for row in &outcome.working {
         let place = row.workspace.as_deref().map(|name| format!("workspace {name}")).or(row.worktree.clone());
         let worktree = place.as_deref().map(|name| format!(" in {}", clean(name))).unwrap_or_default();
-        let state =
-            if row.lost { "lost, free to claim".to_owned() } else { format!("until {}", page.moment(row.until)) };
+        let state = if row.lost {
+            "lease lost, can be claimed".to_owned()
+        } else {
+            format!("until {}", page.moment(row.until))
+        };
         let note = row.note.as_deref().map(|note| format!(": {}", short(note, 70))).unwrap_or_default();
         let id = page.ink(Ink::Id, &shown_id(row.task.id.as_str(), row.issue.as_deref()));
         page.line(format!(

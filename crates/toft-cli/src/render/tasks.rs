@@ -50,7 +50,7 @@ fn answer(page: &mut Page, gate: &Gate) {
 
 pub(super) fn cut(page: &mut Page, more: bool, shown: usize) {
     if more {
-        page.line(page.ink(Ink::Faint, &format!("… {shown} shown; raise --limit for more")));
+        page.line(page.ink(Ink::Faint, &format!("… {shown} shown; use --limit for more")));
     }
 }
 
@@ -107,7 +107,9 @@ impl View for Ready {
             ));
         }
         if self.outcome.ready.is_empty() {
-            page.line("Nothing is ready.");
+            let bare = self.outcome.not_ready.is_empty() && self.issues.is_empty();
+            let next = " `toft ready --explain` shows why, `toft add \"title\"` adds an issue.";
+            page.line(format!("Nothing is ready.{}", if bare { next } else { "" }));
         }
         cut(page, self.outcome.more, self.outcome.ready.len());
         for Offer { issue, reasons, .. } in &self.issues {
@@ -165,18 +167,14 @@ impl View for Claims {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.outcome.claims.iter().map(|claimed| claimed.task.id.to_string()).collect()
+        let id = |claimed: &claim::Claimed| named(&claimed.task, claimed.issue.as_deref(), &claimed.workflow_title);
+        self.outcome.claims.iter().map(id).collect()
     }
 
     fn text(&self, page: &mut Page) {
         for claim::Claimed { task, lease, workflow_title, issue, resume, answers } in &self.outcome.claims {
             let id = page.ink(Ink::Id, &named(task, issue.as_deref(), workflow_title));
-            page.line(format!(
-                "Claimed {id} \"{}\" until {} (fence {})",
-                short(&task.spec.name, 70),
-                page.moment(lease.expires),
-                lease.fence()
-            ));
+            page.line(format!("Claimed {id} \"{}\" until {}", short(&task.spec.name, 70), page.moment(lease.expires)));
             if *workflow_title != task.spec.name {
                 let issue = issue.as_ref().map(|issue| format!("{} ", clean(issue)));
                 page.line(format!(
@@ -191,7 +189,7 @@ impl View for Claims {
             }
             page.block("  ", &task.spec.brief);
             if let Some(checkpoint) = resume {
-                page.line(format!("  go on from: {}", clean(&checkpoint.summary)));
+                page.line(format!("  continue from: {}", clean(&checkpoint.summary)));
             }
             answers.iter().for_each(|gate| answer(page, gate));
         }
@@ -217,9 +215,9 @@ impl View for Saved {
         let until = page.moment(self.0.expires);
         let what = match (&self.0.checkpoint, &self.0.key) {
             (Some(checkpoint), _) => format!("Saved checkpoint {}", checkpoint.seq),
-            (None, Some(key)) if self.0.changed => format!("Kept `{}`", clean(key)),
-            (None, Some(key)) => format!("`{}` is as it was", clean(key)),
-            (None, None) => "Renewed".to_owned(),
+            (None, Some(key)) if self.0.changed => format!("Stored `{}`", clean(key)),
+            (None, Some(key)) => format!("`{}` is unchanged", clean(key)),
+            (None, None) => "Renewed the lease".to_owned(),
         };
         page.line(format!("{what}; the lease lasts until {until}"));
     }
@@ -245,7 +243,8 @@ impl View for Finished {
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![self.outcome.task.id.to_string()]
+        let finish::Outcome { task, issue, workflow_title, .. } = &self.outcome;
+        vec![named(task, issue.as_deref(), workflow_title)]
     }
 
     fn text(&self, page: &mut Page) {
@@ -254,7 +253,7 @@ impl View for Finished {
         page.line(format!("{name} \"{}\" is {}", short(&task.spec.name, 70), task.state.status.as_str()));
         if let Some(at) = task.state.not_before.filter(|_| task.state.status.open()) {
             page.line(format!(
-                "  tried again after {} (attempt {} of {})",
+                "  retried after {} (attempt {} of {})",
                 page.moment(at),
                 task.state.attempt + 1,
                 task.spec.max_attempts
@@ -264,13 +263,13 @@ impl View for Finished {
             Some(Gate { kind: GateKind::Timer { until }, .. }) => {
                 page.line(format!("  waits until {}", page.moment(*until)));
             }
-            Some(gate) => page.line(format!("  waits for {0}: toft agent answer {0} \"…\"", gate.id)),
+            Some(_) => page.line(format!("  waits for an answer: toft answer {name} \"…\"")),
             None => {}
         }
         if task.state.status == TaskStatus::Failed {
-            page.line(format!("  its attempts are used up: toft flow retry {0} · toft flow skip {0}", task.id));
+            page.line(format!("  all attempts are used up: toft flow retry {name} · toft flow skip {name}"));
         } else if task.state.open_blockers > 0 {
-            page.line(format!("  behind other tasks: toft show {} --why", task.id));
+            page.line(format!("  waits for other tasks: toft show {name} --why"));
         }
         if !self.outcome.unblocked.is_empty() {
             let ids: Vec<_> = self.outcome.unblocked.iter().map(ToString::to_string).collect();
@@ -280,7 +279,7 @@ impl View for Finished {
             page.line(format!("  {} is {}", self.outcome.workflow, self.outcome.workflow_status.as_str()));
         }
         if let Some(Tidied { name, gone, why, .. }) = &self.workspace {
-            let fate = if *gone { "is taken down" } else { "stays" };
+            let fate = if *gone { "removed" } else { "kept" };
             page.line(format!("  workspace {} {fate}: {}", clean(name), clean(why)));
         }
     }
@@ -302,13 +301,17 @@ impl View for Answered {
     }
 
     fn text(&self, page: &mut Page) {
-        let task = &self.0.task;
-        page.line(format!(
-            "Answered {}; \"{}\" is {}",
-            self.0.gate.id,
-            short(&task.spec.name, 70),
-            task.state.status.as_str()
-        ));
+        let answer::Outcome { gate, task } = &self.0;
+        let asked = match &gate.kind {
+            GateKind::Human { question } => short(question, 70),
+            GateKind::Command { command } => short(command, 70),
+            GateKind::Timer { .. } => gate.id.to_string(),
+        };
+        let state = match task.state.status {
+            TaskStatus::Pending if task.state.open_blockers == 0 => "ready again",
+            status => status.as_str(),
+        };
+        page.line(format!("Answered \"{asked}\"; \"{}\" is {state}", short(&task.spec.name, 70)));
     }
 }
 
@@ -350,7 +353,7 @@ impl View for TaskAssigned {
     fn text(&self, page: &mut Page) {
         let to = match &self.0.spec.assigned_to {
             Some(name) => format!("is assigned to {}", clean(name)),
-            None => "is free for everyone".to_owned(),
+            None => "is no longer assigned".to_owned(),
         };
         page.line(format!("{} \"{}\" {to}", self.0.id, short(&self.0.spec.name, 70)));
     }
@@ -392,7 +395,7 @@ impl View for TaskList {
             ));
         }
         if self.tasks.is_empty() {
-            page.line("No tasks.");
+            page.line("No tasks. `toft add \"title\"` adds an issue.");
         }
         cut(page, self.more, self.tasks.len());
     }
@@ -473,7 +476,7 @@ impl View for Shown {
             page.line(format!("  not ready: {}", page.told(reason)));
         }
         if self.0.why.as_ref().is_some_and(Vec::is_empty) {
-            page.line("  it can start now");
+            page.line("  It can start now.");
         }
         self.history(page);
     }
@@ -485,7 +488,7 @@ impl Shown {
             let attempt = &view.attempt;
             let result = attempt
                 .result
-                .map_or("under way".to_owned(), |result| data(&result).as_str().unwrap_or_default().to_owned());
+                .map_or("in progress".to_owned(), |result| data(&result).as_str().unwrap_or_default().to_owned());
             let reason = attempt.reason.as_deref().map(|text| format!(": {}", short(text, 70))).unwrap_or_default();
             page.line(format!("  attempt {} by {}: {result}{reason}", attempt.fence, clean(&view.agent_name)));
         }

@@ -8,6 +8,11 @@ use super::{
     page::{Page, clean},
 };
 
+/// A number with its noun.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
 pub(crate) struct Migrated {
     pub(crate) store: String,
     pub(crate) from: i64,
@@ -77,9 +82,9 @@ impl View for BackedUp {
         let Backup { file, blobs, files } = &self.0;
         page.line(format!("Wrote and verified {}", clean(&file.display().to_string())));
         if blobs + files > 0 {
-            page.line(format!("  with {blobs} blobs and {files} other files"));
+            page.line(format!("  with {} and {}", counted(*blobs, "blob"), counted(*files, "other file")));
         }
-        page.line("toft backup restore FILE brings it back.");
+        page.line("`toft backup restore FILE` restores it.");
     }
 }
 
@@ -101,12 +106,12 @@ impl View for RestoredFrom {
 
     fn text(&self, page: &mut Page) {
         let Restored { store, made, aside, files, left } = &self.0;
-        page.line(format!("Restored {} as it was at {}, with {files} files", clean(store), clean(made)));
+        page.line(format!("Restored {} as of {}, with {}", clean(store), clean(made), counted(*files, "file")));
         if let Some(aside) = aside {
-            page.line(format!("The store that was there is kept: {}", clean(aside)));
+            page.line(format!("Previous store kept at {}", clean(aside)));
         }
         for path in left {
-            page.line(format!("Left as it is, different from the backup: {}", clean(&path.display().to_string())));
+            page.line(format!("Not overwritten, differs from the backup: {}", clean(&path.display().to_string())));
         }
     }
 }

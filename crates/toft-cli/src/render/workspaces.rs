@@ -33,7 +33,7 @@ const TOLD: usize = 20;
 pub(super) fn collisions(page: &mut Page, all: &[Collision]) {
     all.iter().take(TOLD).for_each(|found| collision(page, found));
     if all.len() > TOLD {
-        page.line(format!("and {} more collisions; toft status --json has all", all.len() - TOLD));
+        page.line(format!("and {} more collisions; `toft status --json` lists all", all.len() - TOLD));
     }
 }
 
@@ -56,7 +56,7 @@ fn collision(page: &mut Page, Collision { kind, between, paths, .. }: &Collision
     let (warning, how) = match kind {
         CollisionKind::Conflict => (page.ink(Ink::Bad, "collision"), ", and git cannot merge them"),
         CollisionKind::Uncommitted => (page.ink(Ink::Busy, "possible collision"), ", not all of it committed yet"),
-        CollisionKind::Planned => (page.ink(Ink::Busy, "possible collision"), ", as their tasks say"),
+        CollisionKind::Planned => (page.ink(Ink::Busy, "possible collision"), ", according to their tasks"),
     };
     page.line(format!("{warning}: {} change {}{more}{how}", names.join(" and "), some.join(", ")));
 }
@@ -90,7 +90,7 @@ impl View for WsGiven {
     fn text(&self, page: &mut Page) {
         place(page, &self.0.workspace);
         if self.0.existing {
-            page.line("  it was there already");
+            page.line("  it exists already");
         }
         for note in &self.0.notes {
             page.line(format!("  {}", clean(note)));
@@ -148,7 +148,8 @@ pub(crate) struct WsNoted {
 
 impl WsNoted {
     pub(crate) fn pinned(workspace: Workspace) -> Self {
-        let what = if workspace.pinned { "stays until it is unpinned" } else { "may go when nobody needs it" };
+        let what =
+            if workspace.pinned { "is kept until it is unpinned" } else { "may be removed when its work has landed" };
         Self { what: what.to_owned(), workspace }
     }
 
@@ -186,7 +187,7 @@ impl ShellFunction {
                 "tcd() {\n    local dir\n    dir=\"$(command toft ws path \"$@\")\" && cd -- \"$dir\"\n}"
             }
             ShellKind::Fish => {
-                "function tcd --description 'Go to the workspace of an issue'\n    set -l dir (command toft ws path $argv)\n    and cd $dir\nend"
+                "function tcd --description 'Change to the workspace of an issue'\n    set -l dir (command toft ws path $argv)\n    and cd $dir\nend"
             }
         }
     }
@@ -240,7 +241,7 @@ fn who(seen: &SeenWorkspace) -> String {
         words.push(workspace.state.as_str().to_owned());
     }
     if workspace.pooled {
-        words.push("made ahead".to_owned());
+        words.push("prepared".to_owned());
     }
     if workspace.pinned {
         words.push("pinned".to_owned());
@@ -286,10 +287,11 @@ impl View for WsList {
         if !self.seen.is_empty() {
             let (count, total) = (self.seen.len(), self.seen.iter().filter_map(|seen| seen.bytes).sum());
             let what = if count == 1 { "workspace" } else { "workspaces" };
-            page.line(page.ink(Ink::Faint, &format!("total: {count} {what}, {}", size(total))));
+            let head = if self.more { "shown" } else { "total" };
+            page.line(page.ink(Ink::Faint, &format!("{head}: {count} {what}, {}", size(total))));
         }
         if self.seen.is_empty() {
-            page.line("No workspaces. toft claim --ws takes work and makes one.");
+            page.line("No workspaces. `toft claim --ws` claims a task and creates one.");
         }
         collisions(page, &self.collisions);
         for path in &self.unknown {
@@ -341,16 +343,16 @@ impl View for WsShown {
             let on =
                 survey.upstream.as_deref().map_or("no upstream".to_owned(), |name| format!("follows {}", clean(name)));
             if survey.unpushed > 0 {
-                row("pushed", format!("{} commits no remote has, {on}", survey.unpushed));
+                row("pushed", format!("{} commits that no remote has, {on}", survey.unpushed));
             }
             if !self.left.is_empty() {
                 let named = short(&Left::summary(&self.left), 200);
-                row("leaves", format!("{named}: not put away, unless with --rescue --ignored"));
+                row("leaves", format!("{named}: not in a rescue, unless with --rescue --ignored"));
             }
             let fate = match survey.fate() {
-                Fate::Go => "may be taken down once nobody needs it".to_owned(),
-                Fate::Rescue => "stays, unless with --rescue or by age: then it is put away first".to_owned(),
-                Fate::Stay(why) => format!("stays: {}", clean(&why)),
+                Fate::Go => "can be removed when its task has ended".to_owned(),
+                Fate::Rescue => "kept; removed only after a rescue, with --rescue or by age".to_owned(),
+                Fate::Stay(why) => format!("kept: {}", clean(&why)),
             };
             row("fate", fate);
         }
@@ -375,7 +377,7 @@ impl View for WsShown {
             row("ports", ports.join(", "));
         }
         if self.seen.survey.is_none() && !workspace.left.is_empty() {
-            row("left", format!("{}: no rescue holds it", short(&Left::summary(&workspace.left), 200)));
+            row("left", format!("{}: not in a rescue", short(&Left::summary(&workspace.left), 200)));
         }
         let rescues: Vec<_> = self.rescues.iter().map(|rescue| rescue.number.to_string()).collect();
         if !rescues.is_empty() {
@@ -410,7 +412,7 @@ impl View for WsPooled {
     }
 
     fn text(&self, page: &mut Page) {
-        page.line(format!("{} made; {} wait for whoever needs one next", self.made, self.count));
+        page.line(format!("{} created; {} are prepared", self.made, self.count));
     }
 }
 
@@ -436,9 +438,9 @@ impl View for WsTidied {
     fn text(&self, page: &mut Page) {
         for row in &self.rows {
             let what = match (row.gone, self.tried) {
-                (true, false) => page.ink(Ink::Good, "gone   "),
-                (true, true) => page.ink(Ink::Busy, "would go"),
-                (false, _) => page.ink(Ink::Faint, "stays  "),
+                (true, false) => page.ink(Ink::Good, "removed"),
+                (true, true) => page.ink(Ink::Busy, "would remove"),
+                (false, _) => page.ink(Ink::Faint, "kept   "),
             };
             let line = format!("{what} {}  {}", clean(&row.name), clean(&row.why));
             page.line(line);
@@ -453,13 +455,13 @@ impl View for WsTidied {
                 page.line(format!("        {}", clean(kept)));
             }
             if let Some(rescue) = &row.rescue {
-                page.line(format!("        put away as {rescue}: toft ws restore {}", clean(&row.name)));
+                page.line(format!("        saved as {rescue}: toft ws restore {}", clean(&row.name)));
             }
             if let Some(holds) = &row.holds {
-                page.line(format!("        holds {}", clean(holds)));
+                page.line(format!("        contains {}", clean(holds)));
             }
             if !row.left.is_empty() && row.gone {
-                let verb = if self.tried { "would leave" } else { "left" };
+                let verb = if self.tried { "would not save" } else { "not saved:" };
                 page.line(format!("        {verb} {}", short(&Left::summary(&row.left), 400)));
             }
         }
@@ -492,14 +494,14 @@ impl View for Rescued {
 
     fn text(&self, page: &mut Page) {
         let name = clean(&self.workspace.name);
-        page.line(format!("Everything in {name} is in {}", self.rescued.commit));
+        page.line(format!("Saved everything in {name} as {}", self.rescued.commit));
         if !self.rescued.holds.is_empty() {
-            page.line(format!("  holds {}", clean(&self.rescued.holds)));
+            page.line(format!("  contains {}", clean(&self.rescued.holds)));
         }
         if !self.rescued.left.is_empty() {
-            page.line(format!("  but not {}", short(&Left::summary(&self.rescued.left), 400)));
+            page.line(format!("  without {}", short(&Left::summary(&self.rescued.left), 400)));
         }
-        page.line(format!("  toft ws restore {name} --at {} --name OTHER opens it beside", self.number));
+        page.line(format!("  toft ws restore {name} --at {} --name OTHER restores it beside this one", self.number));
     }
 }
 

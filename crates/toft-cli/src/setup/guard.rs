@@ -60,18 +60,18 @@ impl Stood {
         let by_hand = "run `toft doctor --outgoing` before you push";
         match self {
             Self::Stands(hook) => {
-                format!("{} looks before every push that nothing private leaves.", hook.display())
+                format!("{} checks every push for private issues.", hook.display())
             }
             Self::Yours(hook) => format!(
-                "Pushes are not guarded: {} is yours and was left alone. `toft setup guard` runs it first, then looks; or {by_hand}.",
+                "Pushes are not checked: {} is yours and was not changed. `toft setup guard` runs it first, then checks; or {by_hand}.",
                 hook.display()
             ),
-            Self::Missing => format!("Pushes are not guarded: `toft setup guard` installs the hook; or {by_hand}."),
+            Self::Missing => format!("Pushes are not checked: `toft setup guard` installs the hook; or {by_hand}."),
             Self::Elsewhere => format!(
-                "Pushes are not guarded: core.hooksPath names another place for hooks. Let the pre-push there run `toft hook pre-push \"$1\" \"$2\"`; or {by_hand}."
+                "Pushes are not checked: core.hooksPath names another directory for hooks. Run `toft hook pre-push \"$1\" \"$2\"` in the pre-push hook there; or {by_hand}."
             ),
             Self::NoHooks(vcs) => {
-                format!("Pushes are not guarded: {} runs no hooks of git's; {by_hand}.", vcs.as_str())
+                format!("Pushes are not checked: {} does not run git hooks; {by_hand}.", vcs.as_str())
             }
         }
     }
@@ -124,14 +124,14 @@ impl Guard {
     pub(crate) fn words(&self, remove: bool) -> String {
         let hook = self.dir.join(NAME).display().to_string();
         match (remove, self.stands(), &self.hook, self.dir.join(BEFORE).exists()) {
-            (false, true, ..) => format!("{hook} guards already"),
-            (false, false, None, _) => format!("make {hook}, which asks toft before every push"),
+            (false, true, ..) => format!("{hook} checks pushes already"),
+            (false, false, None, _) => format!("create {hook}, which runs toft before every push"),
             (false, false, Some(_), _) => {
-                format!("put {hook} by as {BEFORE}, and let one that runs it first take its place")
+                format!("rename {hook} to {BEFORE}, and create a hook that runs it first")
             }
-            (true, false, ..) => format!("{hook} is not toft's; nothing to take away"),
-            (true, true, _, true) => format!("put {BEFORE} back as {hook}"),
-            (true, true, _, false) => format!("take {hook} away"),
+            (true, false, ..) => format!("{hook} is not toft's; nothing to remove"),
+            (true, true, _, true) => format!("rename {BEFORE} back to {hook}"),
+            (true, true, _, false) => format!("remove {hook}"),
         }
     }
 
@@ -150,7 +150,7 @@ impl Guard {
                 fs::create_dir_all(&self.dir)?;
                 if self.hook.is_some() {
                     if before.exists() {
-                        return Err(io::Error::other(format!("{} is in the way", before.display())));
+                        return Err(io::Error::other(format!("{} exists already", before.display())));
                     }
                     fs::rename(&hook, &before)?;
                 }

@@ -49,7 +49,7 @@ impl Ground {
         let path = self.root.join(name);
         let refuse = |problem: &str| {
             let message = format!("{} {problem}", path.display());
-            Failure::stopped(message, "name the agents whose files are plain; nothing was written")
+            Failure::stopped(message, "choose agents whose files are not symlinks; nothing was written")
         };
         let linked = path.ancestors().take_while(|part| *part != self.root).any(Path::is_symlink);
         if !linked {
@@ -58,12 +58,12 @@ impl Ground {
         // A file that is not there yet is behind a link if its directory is.
         let there = path.ancestors().find(|part| part.symlink_metadata().is_ok()).unwrap_or(&path);
         let missing = path.strip_prefix(there).unwrap_or(Path::new(""));
-        let real = fs::canonicalize(there).map_err(|_| refuse("is behind a link that leads nowhere"))?;
+        let real = fs::canonicalize(there).map_err(|_| refuse("is behind a broken symlink"))?;
         let real = if missing.as_os_str().is_empty() { real } else { real.join(missing) };
         let root = fs::canonicalize(&self.root).unwrap_or_else(|_| self.root.clone());
         match self.user || real.starts_with(root) {
             true => Ok(real),
-            false => Err(refuse("is behind a link that leads out of the checkout")),
+            false => Err(refuse("is behind a symlink that leads out of the checkout")),
         }
     }
 
@@ -125,7 +125,7 @@ pub(crate) fn apply(ground: &Ground, all: &[Changed], wiring: bool) -> Result<()
     for changed in all {
         let now = read(&changed.path)?;
         if now != changed.before {
-            let message = format!("{} changed while you looked", changed.name);
+            let message = format!("{} changed after the diff was shown", changed.name);
             return Err(Failure::stopped(message, "nothing was written to it; run it again"));
         }
         if wiring {
@@ -187,7 +187,7 @@ fn changes(
         let after = edit(now.as_deref(), &change).map_err(|problem| {
             Failure::stopped(
                 format!("{name} cannot be changed: {problem}"),
-                "mend it, or name other agents; nothing was written",
+                "fix the file, or choose other agents; nothing was written",
             )
         })?;
         match known {
@@ -203,14 +203,14 @@ fn changes(
 fn read(path: &Path) -> Result<Option<String>, Failure> {
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file() || meta.len() > LARGEST) {
         return Err(Failure::stopped(
-            format!("{} is no file of a sensible size", path.display()),
-            "move it out of the way",
+            format!("{} is not a regular file, or larger than 8 MiB", path.display()),
+            "move it elsewhere",
         ));
     }
     match fs::read(path) {
         Ok(bytes) => match String::from_utf8(bytes) {
             Ok(text) => Ok(Some(text)),
-            Err(_) => Err(Failure::stopped(format!("{} is no text", path.display()), "move it out of the way")),
+            Err(_) => Err(Failure::stopped(format!("{} is not UTF-8", path.display()), "move it elsewhere")),
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::stopped(format!("{} cannot be read: {error}", path.display()), "")),

@@ -85,7 +85,7 @@ impl Probe {
         }
         match fs::read_to_string(&mark) {
             Ok(found) if found == word => fs::remove_file(&mark).map_err(|error| error.to_string()),
-            _ => Err("it runs, and no toft answers for this store; is toft on PATH?".into()),
+            _ => Err("the hook runs, but toft does not answer for this store; is toft on PATH?".into()),
         }
     }
 }

@@ -195,15 +195,15 @@ fn files_that_cannot_be_read_are_refused_and_nothing_is_written_anywhere() {
 fn what_is_no_plain_text_is_refused() {
     let place = WiredDirectory::new(false);
     place.write("CLAUDE.md", b"\xff\xfe words");
-    place.refuses("CLAUDE.md", "no text");
+    place.refuses("CLAUDE.md", "not UTF-8");
     let place = WiredDirectory::new(false);
     let large = fs::File::create(place.ground.root.join("CLAUDE.md")).unwrap();
     large.set_len(LARGEST + 1).unwrap();
     let refused = wire(&place.ground, &every()).unwrap_err().message;
-    assert!(refused.contains("no file of a sensible size"), "{refused}");
+    assert!(refused.contains("is not a regular file"), "{refused}");
     let place = WiredDirectory::new(false);
     place.write("CLAUDE.md/inside", "a directory in its place");
-    place.refuses("CLAUDE.md", "no file of a sensible size");
+    place.refuses("CLAUDE.md", "is not a regular file");
 }
 
 #[cfg(unix)]
@@ -217,7 +217,7 @@ fn links_are_followed_inside_of_a_checkout_only_and_stay_links() {
     place.refuses("CLAUDE.md", "leads out of the checkout");
     assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs\n");
     fs::remove_file(&outside).unwrap();
-    place.refuses("CLAUDE.md", "leads nowhere");
+    place.refuses("CLAUDE.md", "a broken symlink");
 
     let place = WiredDirectory::new(false);
     place.write("docs/rules.md", "mine\n");
@@ -273,7 +273,7 @@ fn a_file_that_changed_after_it_was_shown_is_not_written() {
     let all = wire(&place.ground, &[Harness::named("claude").unwrap()]).unwrap();
     place.write("CLAUDE.md", "mine, changed meanwhile\n");
     let refused = apply(&place.ground, &all, true).unwrap_err().message;
-    assert!(refused.contains("CLAUDE.md changed while you looked"), "{refused}");
+    assert!(refused.contains("CLAUDE.md changed after the diff was shown"), "{refused}");
     assert_eq!(place.text("CLAUDE.md"), "mine, changed meanwhile\n");
 }
 
@@ -348,7 +348,7 @@ fn the_guard_runs_the_hook_that_was_there_and_gives_it_back() {
     // One that was put by earlier is never overwritten.
     fs::write(hooks.join("pre-push.before-toft"), "older").unwrap();
     let refused = look().apply(false).unwrap_err().message;
-    assert!(refused.contains("in the way"), "{refused}");
+    assert!(refused.contains("exists already"), "{refused}");
     assert_eq!(fs::read_to_string(hooks.join("pre-push")).unwrap(), "#!/bin/sh\nexit 3\n");
     assert_eq!(fs::read_to_string(hooks.join("pre-push.before-toft")).unwrap(), "older");
 }

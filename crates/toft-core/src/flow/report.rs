@@ -141,7 +141,7 @@ impl Seen {
         };
         match self.word.outcome {
             Some(SaidOutcome::Failed) => (How::Failed, message("the agent gave up".into())),
-            Some(SaidOutcome::Release) => (How::Release, message("given back by the agent".into())),
+            Some(SaidOutcome::Release) => (How::Release, message("released by the agent".into())),
             Some(SaidOutcome::Handoff) if self.said.is_empty() => {
                 (How::Handoff, message("handed over without a word".into()))
             }

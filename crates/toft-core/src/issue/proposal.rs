@@ -351,7 +351,7 @@ pub fn follow(
             let deleted = theirs.deleted.as_ref();
             let reason = deleted.map(|deleted| deleted.reason.as_str()).filter(|reason| !reason.is_empty());
             let who = deleted.map_or("", |deleted| deleted.by.as_str());
-            back(format!("Not taken: {}", reason.unwrap_or("no reason was given")), who)
+            back(format!("Rejected: {}", reason.unwrap_or("no reason was given")), who)
         }
         Some(theirs) if ProposalSide::of(theirs) == ProposalSide::Offered => {
             if !proposed || origin.landed {
@@ -385,7 +385,9 @@ pub fn follow(
             }
             Ok((!puts.is_empty()).then_some((puts, ProposalNews::Changed)))
         }
-        None if proposed && (origin.landed || gone) => back("Not taken: it is gone from there".into(), by.actor),
+        None if proposed && (origin.landed || gone) => {
+            back("Rejected: it is no longer in that ledger".into(), by.actor)
+        }
         None => Ok(None),
     }
 }

@@ -155,17 +155,17 @@ impl fmt::Display for IssueReason {
             Self::Status { status } => write!(f, "it is {status}"),
             Self::Deleted => f.write_str("it was deleted"),
             Self::Other => f.write_str("for a reason that only a newer toft knows"),
-            Self::Running { workflow } => write!(f, "workflow {workflow} is on it"),
+            Self::Running { workflow } => write!(f, "workflow {workflow} works on it"),
             Self::Started { waits_for, .. } => write!(f, "it was started: {}", waits_for.join("; ")),
             Self::Blocked { ancestor, on, missing: false } => write!(f, "{}needs {on}", whose(ancestor)),
             Self::Blocked { ancestor, on, missing: true } => {
-                write!(f, "{}needs {on}, which no ledger here has", whose(ancestor))
+                write!(f, "{}needs {on}, which is in no ledger here", whose(ancestor))
             }
-            Self::Deferred { ancestor, until: Some(at) } => write!(f, "{}is put off until {at}", whose(ancestor)),
-            Self::Deferred { ancestor, until: None } => write!(f, "{}is put off", whose(ancestor)),
+            Self::Deferred { ancestor, until: Some(at) } => write!(f, "{}is deferred until {at}", whose(ancestor)),
+            Self::Deferred { ancestor, until: None } => write!(f, "{}is deferred", whose(ancestor)),
             Self::OpenChildren { count } => write!(f, "{count} of its parts are not done"),
-            Self::Proposed => f.write_str("it is proposed, and nobody has decided (toft accept, toft reject)"),
-            Self::Mirror => f.write_str("it was accepted, and is the other ledger's now"),
+            Self::Proposed => f.write_str("it is a proposal without a decision (toft accept, toft reject)"),
+            Self::Mirror => f.write_str("it was accepted, and belongs to the other ledger now"),
         }
     }
 }

@@ -167,7 +167,7 @@ impl Request {
             let times = given_back(&work.tx.attempts(&task.id)?) + 1;
             if times >= task.spec.max_attempts as usize {
                 self.how = How::Failed;
-                self.message = format!("given back {times} times: {}", self.message);
+                self.message = format!("released {times} times: {}", self.message);
                 task.state.attempt = task.spec.max_attempts.saturating_sub(1);
             }
         }
@@ -177,11 +177,15 @@ impl Request {
     fn check(&self) -> Result<(), Refusal> {
         let invalid = |field: &str, problem: &str| Refusal::Invalid { field: field.into(), problem: problem.into() };
         if self.cost.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
-            return Err(invalid("cost", "a cost is a number from 0 up"));
+            return Err(invalid("cost", "a cost is a number, 0 or more"));
         }
-        let speaks = matches!(self.how, How::Handoff | How::Waiting(WaitFor::Human));
-        if speaks && self.message.trim().is_empty() {
-            return Err(invalid("message", "say with -m what the next one must know, or what you ask"));
+        let missing = match self.how {
+            How::Handoff => "handoff needs a message for the next agent: add -m \"…\"",
+            How::Waiting(WaitFor::Human) => "waiting needs a question: add -m \"…\"",
+            _ => return Ok(()),
+        };
+        if self.message.trim().is_empty() {
+            return Err(invalid("message", missing));
         }
         Ok(())
     }

@@ -179,8 +179,7 @@ impl Verb for Decide {
             return Err(Refusal::WrongState {
                 id: task.id.to_string(),
                 state: task.state.status.as_str().into(),
-                wanted: if self.retry { "only a failed task can be tried again" } else { "it cannot be skipped" }
-                    .into(),
+                wanted: if self.retry { "only a failed task can be retried" } else { "it cannot be skipped" }.into(),
             }
             .into());
         }

@@ -58,7 +58,7 @@ fn give_up(work: &mut VerbContext<'_>, id: &TaskId) -> VerbResult<()> {
     if times < task.spec.max_attempts as usize {
         return Ok(());
     }
-    let summary = format!("given back {times} times");
+    let summary = format!("released {times} times");
     task.state.status = TaskStatus::Failed;
     task.state.attempt = task.spec.max_attempts;
     task.state.updated = work.now.wall;

@@ -195,7 +195,7 @@ fn recipients(work: &mut VerbContext<'_>, to: &str) -> VerbResult<(Address, Vec<
             return Err(Refusal::WrongState {
                 id: task.id.to_string(),
                 state: task.state.status.as_str().into(),
-                wanted: "nobody holds it, so nobody would read it".into(),
+                wanted: "no agent holds it, so the message has no recipient".into(),
             }
             .into());
         };

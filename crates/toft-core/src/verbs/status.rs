@@ -277,7 +277,7 @@ impl Request {
             }
             let issue = find::issue_of(work.tx, &task)?;
             let (behind, outcome) = (task.state.unblocks, task.state.outcome);
-            let text = outcome.map_or_else(|| "its holders were lost".to_owned(), |outcome| outcome.summary);
+            let text = outcome.map_or_else(|| "its leases were lost".to_owned(), |outcome| outcome.summary);
             needs.push(NeedsYou::Failed { task: task.id, issue, name: task.spec.name, text, behind });
         }
         self.assigned(work, &mut needs)?;

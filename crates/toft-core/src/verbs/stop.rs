@@ -143,7 +143,7 @@ fn held(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Lease> {
 }
 
 fn nobody(text: &str, state: &str) -> No {
-    let wanted = "nobody holds it, so there is nothing to stop".to_owned();
+    let wanted = "no agent holds it, so there is nothing to stop".to_owned();
     Refusal::WrongState { id: text.to_owned(), state: state.to_owned(), wanted }.into()
 }
 

@@ -263,35 +263,35 @@ fn judge(work: &mut VerbContext<'_>, events: &[Event], redo: bool) -> VerbResult
         "issue.added" | "issue.edited" | "issue.deleted" | "issue.restored" => {
             match of(&first.verb).into_iter().map(before).collect() {
                 Some(issues) => UndoAction::Issues { issues },
-                None => not("history does not say what was there before"),
+                None => not("the history does not contain the earlier value"),
             }
         }
         "claim" if redo => UndoAction::Claim { tasks: claims.iter().map(|event| event.entity.clone()).collect() },
         "claim" => release(work, &claims)?,
         "flow.new" if redo => match awaited(work, first)? {
             None => UndoAction::Revive { workflow: workflow() },
-            Some(why) => not(&format!("{why}; toft flow new plans it anew")),
+            Some(why) => not(&format!("{why}; create a new one with toft flow new")),
         },
         "flow.new" => match used(work, first)? {
             None => UndoAction::Abandon { workflow: workflow() },
-            Some(why) => not(&format!("{why}; toft flow abandon gives it up with what was done")),
+            Some(why) => not(&format!("{why}; toft flow abandon abandons it")),
         },
-        "flow.paused" | "flow.resumed" if moved_since(work, first)? => not("others have moved it since"),
+        "flow.paused" | "flow.resumed" if moved_since(work, first)? => not("another agent has changed it since"),
         "flow.paused" if !redo => UndoAction::Resume { workflow: workflow() },
         "flow.resumed" if redo => UndoAction::Resume { workflow: workflow() },
         "flow.paused" | "flow.resumed" => UndoAction::Pause { workflow: workflow() },
-        "flow.abandoned" => not("holds were revoked; toft flow new plans it anew"),
-        "save" | "state" => not("others may have read it; save what is true now"),
+        "flow.abandoned" => not("its leases were revoked; create a new one with toft flow new"),
+        "save" | "state" => not("others may have read it; save a new checkpoint"),
         "task.done" => {
-            not("what waited for it may have started; write down what is left (toft add), or toft flow retry")
+            not("tasks that waited for it may have started; add an issue for the rest (toft add), or toft flow retry")
         }
         "task.failed" | "task.released" | "task.handoff" => {
-            not("somebody else may hold it by now; toft claim takes it again")
+            not("another agent may hold it; claim it again with toft claim")
         }
-        "task.waiting" | "task.answered" => not("others may have acted on it; toft agent answer, toft agent send"),
+        "task.waiting" | "task.answered" => not("others may have acted on it; toft answer, toft agent send"),
         "message.sent" => not("it may have been read; send another"),
-        "ledger.imported" => not("it was merged with what was there; toft delete takes single issues away"),
-        _ => not("there is no way back; do the opposite by hand"),
+        "ledger.imported" => not("it was merged with existing issues; toft delete deletes single issues"),
+        _ => not("this operation cannot be undone"),
     };
     let entities = of(&first.verb).iter().rev().map(|event| event.entity.clone()).collect();
     Ok(Undo { op: first.op.clone(), what: first.verb.clone(), entities, way })
@@ -309,7 +309,7 @@ fn release(work: &mut VerbContext<'_>, claims: &[&Event]) -> VerbResult<UndoActi
         let lease = work.tx.lease(&TaskId::known(event.entity.as_str()))?;
         match lease.filter(|lease| lease.fence.number == number && work.holds.contains(&lease.fence)) {
             Some(_) => holds.push((event.entity.clone(), number)),
-            None => return Ok(not("this session does not hold it any more")),
+            None => return Ok(not("this session no longer holds it")),
         }
     }
     Ok(UndoAction::Release { holds })
@@ -320,7 +320,7 @@ fn used(work: &mut VerbContext<'_>, made: &Event) -> VerbResult<Option<&'static 
     let id = WorkflowId::known(made.entity.as_str());
     for task in work.tx.tasks(&TaskQuery { workflow: Some(id), ..TaskQuery::default() })? {
         if task.state.fence > 0 || !matches!(task.state.status, TaskStatus::Pending | TaskStatus::Skipped) {
-            return Ok(Some("somebody worked on it"));
+            return Ok(Some("an agent has worked on it"));
         }
     }
     if let Some(why) = awaited(work, made)? {

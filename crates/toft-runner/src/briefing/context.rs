@@ -209,13 +209,13 @@ fn attempt(view: &AttemptView) -> String {
     let how = match attempt.result {
         Some(AttemptResult::Done) => "done",
         Some(AttemptResult::Failed) => "failed",
-        Some(AttemptResult::Released) => "given back",
+        Some(AttemptResult::Released) => "released",
         Some(AttemptResult::Handoff) => "handed off",
         Some(AttemptResult::Waiting) => "waited",
-        Some(AttemptResult::Expired) => "its lease ran out",
+        Some(AttemptResult::Expired) => "its lease expired",
         Some(AttemptResult::ProcessGone) => "its process died",
-        Some(AttemptResult::Revoked) => "taken back",
-        None => "under way",
+        Some(AttemptResult::Revoked) => "revoked",
+        None => "in progress",
     };
     let reason = attempt.reason.as_ref().map(|reason| format!(": {}", datum(reason, 240))).unwrap_or_default();
     format!("- {} by {}: {how}{reason}", attempt.fence, clean(agent_name))

@@ -68,7 +68,7 @@ impl Briefing<'_> {
         let none = rows.is_empty() && mine.is_empty();
         sheet.rows("Ready", rows, 25, "toft ready");
         if none {
-            sheet.fixed("Nothing is ready to be taken. `toft add \"title\"` writes work down.");
+            sheet.fixed("Nothing is ready. `toft add \"title\"` adds an issue.");
         }
         sheet.fixed(RULES);
         Ok(Prime {
@@ -120,7 +120,7 @@ impl Briefing<'_> {
 pub(crate) fn letter(letter: &InboxItem) -> String {
     let id = &letter.message.id;
     let ack = match letter.message.needs_ack {
-        true => format!("\nIt wants to be confirmed: toft agent inbox --ack {id}"),
+        true => format!("\nTo confirm: toft agent inbox --ack {id}"),
         false => String::new(),
     };
     format!("{}{ack}", quoted(&format!("message {id} by {}", letter.from_name), &letter.message.body))

@@ -353,10 +353,10 @@ impl Workspaces<'_> {
     pub fn open(&self, text: &str) -> Result<Workspace, Error> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
         if !workspace.state.live() {
-            let (id, state) = (workspace.name, "gone".to_owned());
+            let (id, state) = (workspace.name, "removed".to_owned());
             let wanted = match &workspace.rescue {
-                Some(_) => "toft ws restore brings back what was put away",
-                None => "toft ws create makes one; nothing of it was put away",
+                Some(_) => "toft ws restore restores its rescue",
+                None => "toft ws create creates one; it has no rescue",
             };
             let wanted = wanted.to_owned();
             return Err(Refusal::WrongState { id, state, wanted }.into());

@@ -100,11 +100,11 @@ impl Workspaces<'_> {
                 Some(Ok(made)) => made,
                 Some(Err(WorkspaceError::Stays { why })) => {
                     let Removed { rescue, .. } = backend.clear_begun(&workspace)?;
-                    let kept = rescue.map_or("nothing had to be put away".to_owned(), |rescue| {
-                        format!("what was in it is put away as {}", rescue.commit.get(..12).unwrap_or(&rescue.commit))
+                    let kept = rescue.map_or("nothing had to be saved".to_owned(), |rescue| {
+                        format!("its content is saved as {}", rescue.commit.get(..12).unwrap_or(&rescue.commit))
                     });
                     let mut made = backend.provide(&workspace, copy_of.as_deref())?;
-                    made.notes.push(format!("a new one was made: {why}; {kept}"));
+                    made.notes.push(format!("a new one was created: {why}; {kept}"));
                     made
                 }
                 _ => {
@@ -378,7 +378,7 @@ impl Workspaces<'_> {
             return Err(invalid("belongs to another repository"));
         }
         if found.worktree == MAIN || found.root == found.common_dir {
-            return Err(invalid("is the repository's main checkout, which stays the user's own"));
+            return Err(invalid("is the repository's main checkout, which toft does not manage"));
         }
         let start = self.backend.start(None)?;
         let request = Provide {

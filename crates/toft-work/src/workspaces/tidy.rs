@@ -16,14 +16,14 @@ use super::{Tidied, Workspaces, look::side_by_side};
 
 /// The recorded reason if large ignored files are rescued too, so that the command that continues after a crash does
 /// the same.
-const KEEPS_IGNORED: &str = "large ignored files are put away too";
+const KEEPS_IGNORED: &str = "large ignored files are saved too";
 
 impl Workspaces<'_> {
     /// Rescues everything in a workspace, without changing it; with `ignored`, large ignored files too.
     pub fn rescue(&self, text: &str, ignored: bool) -> Result<(Workspace, Rescued), Error> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
         if workspace.state == WorkspaceState::Removed {
-            let wanted = "there is nothing left to put away; toft ws show lists what was".to_owned();
+            let wanted = "nothing is left to save; toft ws show lists its rescues".to_owned();
             return Err(Refusal::WrongState { id: workspace.name, state: "removed".to_owned(), wanted }.into());
         }
         let _turn = self.backend.turn(&workspace)?;
@@ -60,7 +60,7 @@ impl Workspaces<'_> {
         let _turn = self.backend.turn(&workspace)?;
         let rescue = find_rescue(&workspace, self.backend.rescues(&workspace)?, at)?;
         if is_needed(&workspace, &rescue) {
-            let wanted = "its rescue is needed until that has come to an end".to_owned();
+            let wanted = "its rescue is needed until that has ended".to_owned();
             let state = workspace.state.as_str().to_owned();
             return Err(Refusal::WrongState { id: workspace.name, state, wanted }.into());
         }
@@ -102,14 +102,14 @@ impl Workspaces<'_> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
         if workspace.kind == WorkspaceKind::InPlace {
             let workspace = self.work.perform_as(actor, None, Unregister { id: workspace.id.to_string(), fence })?;
-            let why = format!("no longer a workspace; {} stays as it is", workspace.path);
+            let why = format!("no longer a workspace; {} is not changed", workspace.path);
             return Ok(Tidied { gone: true, ..Tidied::stays(&workspace.name, why) });
         }
         if workspace.host == self.host()
             && let Some((clone, help)) = self.other_clone(&workspace)
         {
             let state = format!("a workspace of another clone, {clone}");
-            let wanted = format!("it is taken down from there: {help}");
+            let wanted = format!("remove it from there: {help}");
             return Err(Refusal::WrongState { id: workspace.name, state, wanted }.into());
         }
         let done = self.remove_own(actor, &workspace, fence, self.removal(rescue, ignored));
@@ -136,7 +136,7 @@ impl Workspaces<'_> {
         let known = self.work.perform(Show { id: workspace.id.to_string() })?.workspace;
         if known.state != WorkspaceState::Removing {
             let done = known.state == WorkspaceState::Removed;
-            let why = if done { "somebody else took it down" } else { "somebody kept it" };
+            let why = if done { "another command removed it" } else { "another command kept it" };
             return Ok(Tidied { gone: done, rescue: known.rescue, ..Tidied::stays(&known.name, why.into()) });
         }
         // A rescue of an interrupted restore is kept too, but never replaces the rescue that it came from.
@@ -162,7 +162,7 @@ impl Workspaces<'_> {
                 let workspace = self.work.perform_as(actor, None, request)?;
                 let lands = removed.branch_deleted && removed.survey.as_ref().is_some_and(Survey::has_landed);
                 let kept = removed.survey.as_ref().and_then(|survey| survey.kept_by_branch(&workspace));
-                let seen = removed.survey.map_or_else(|| "gone".into(), |survey| survey.summary());
+                let seen = removed.survey.map_or_else(|| "not there".into(), |survey| survey.summary());
                 Ok(Tidied {
                     gone: true,
                     deleted_branch: workspace.branch.filter(|_| lands),
@@ -235,7 +235,7 @@ impl Workspaces<'_> {
         for row in rows.iter().filter(gone).filter(|row| row.own_branch && !used(&row.branch)) {
             // A branch that cannot be examined is kept.
             if self.backend.drop_landed(row, &refs).unwrap_or_default() {
-                let why = "taken down before; its work has landed since".to_owned();
+                let why = "removed before; its work has landed since".to_owned();
                 let deleted_branch = row.branch.clone();
                 dropped.push(Tidied { gone: true, deleted_branch, ..Tidied::stays(&row.name, why) });
             }
@@ -299,7 +299,7 @@ impl Workspaces<'_> {
             let freed = before.saturating_sub(own_size(workspace));
             if limits.bytes.saturating_sub(freed) <= limits.max_bytes.unwrap_or(u64::MAX) {
                 limits.bytes = limits.bytes.saturating_sub(freed);
-                let why = format!("{why}; deleted, to be built again: {}", Left::summary(&shed));
+                let why = format!("{why}; deleted, can be rebuilt: {}", Left::summary(&shed));
                 return Ok(Tidied { left: shed, ..Tidied::stays(name, why) });
             }
         }
@@ -341,7 +341,7 @@ impl Workspaces<'_> {
 
     /// Continues an interrupted removal, or removes an interrupted creation or restore.
     fn go_on(&self, actor: &str, workspace: &Workspace, try_only: bool) -> Result<Tidied, Error> {
-        let begun = Tidied { gone: true, ..Tidied::stays(&workspace.name, "begun before".into()) };
+        let begun = Tidied { gone: true, ..Tidied::stays(&workspace.name, "its removal was interrupted".into()) };
         if try_only {
             return Ok(begun);
         }
@@ -351,7 +351,7 @@ impl Workspaces<'_> {
                 self.take_down(actor, workspace, self.removal(true, ignored))
             }
             _ => {
-                let making = || Tidied { gone: false, why: "somebody is making it".into(), ..begun.clone() };
+                let making = || Tidied { gone: false, why: "another command is creating it".into(), ..begun.clone() };
                 let Some(_turn) = self.backend.free_turn(workspace)? else { return Ok(making()) };
                 let known = self.work.perform(Show { id: workspace.id.to_string() })?.workspace;
                 if known.state != WorkspaceState::Provisioning {
@@ -361,7 +361,7 @@ impl Workspaces<'_> {
                 let Removed { rescue, .. } = self.backend.clear_begun(workspace)?;
                 // An interrupted restore keeps its original rescue.
                 let rescue = rescue.filter(|_| workspace.rescue.is_none()).map(|rescue| rescue.commit);
-                let why = "it was never handed over".to_owned();
+                let why = "its creation was interrupted".to_owned();
                 let (id, reason) = (&workspace.id, Some(why.clone()));
                 let request = Move { reason, rescue, ..Move::to(id, WorkspaceState::Removed) };
                 let workspace = self.work.perform_as(actor, None, request)?;

@@ -64,13 +64,13 @@ impl Listed {
         } else if workspace.pinned {
             Err("it is pinned".into())
         } else if workspace.pooled && age.is_none_or(|age| now.since(workspace.used) < age) {
-            Err("it is made ahead, for the next claim".into())
+            Err("it is prepared for the next claim".into())
         } else if workspace.kind == WorkspaceKind::InPlace {
-            Err("it is a checkout of the user's own".into())
+            Err("it is your own checkout".into())
         } else if let Some(holder) = &self.holder {
             Err(format!("{holder} works in it"))
         } else if self.open && age.is_none_or(|age| now.since(workspace.used) < age) {
-            Err("its task is not over".into())
+            Err("its task is open".into())
         } else if workspace.task.is_none() && now.since(workspace.used) < grace {
             Err("it was handed out within the hour".into())
         } else {

@@ -24,7 +24,7 @@ use crate::{
 /// Maximum number of workspaces, unless configured.
 pub const MOST: usize = 500;
 /// Advice for a removed workspace.
-const GONE: &str = "toft ws restore brings back what was put away, toft ws create makes one";
+const GONE: &str = "toft ws restore restores its rescue, toft ws create creates a new one";
 /// Maximum number of removable workspaces that are listed when the limit is reached.
 const NAMED: usize = 5;
 
@@ -280,7 +280,7 @@ fn take_up(work: &mut VerbContext<'_>, mut known: Workspace, task: Option<&TaskI
         may_work(work, &other, None)?;
     }
     if handed_over && known.state != WorkspaceState::Ready {
-        return Err(unfit(&known, "toft ws show says why").into());
+        return Err(unfit(&known, "toft ws show shows why").into());
     }
     known.task = task.cloned().or(known.task);
     known.used = work.now.wall;
@@ -355,7 +355,7 @@ impl Verb for Move {
             let wanted = match (workspace.state, self.to) {
                 (WorkspaceState::Removed, _) => GONE.to_owned(),
                 (WorkspaceState::Ready, WorkspaceState::Provisioning) => {
-                    format!("it is at {}; toft ws restore --name opens what was put away beside it", workspace.path)
+                    format!("it is at {}; toft ws restore --name restores its rescue beside it", workspace.path)
                 }
                 (_, to) => format!("it cannot become {}", to.as_str()),
             };
@@ -407,10 +407,10 @@ impl Move {
     /// Checks that no agent works in it, and that toft may remove it.
     fn may_remove(&self, work: &mut VerbContext<'_>, workspace: &Workspace) -> VerbResult<()> {
         if workspace.pinned {
-            return Err(refused(workspace, "pinned", "toft ws unpin lets it go").into());
+            return Err(refused(workspace, "pinned", "toft ws unpin unpins it").into());
         }
         if workspace.kind == WorkspaceKind::InPlace {
-            return Err(refused(workspace, "in place", "a checkout of the user's own stays").into());
+            return Err(refused(workspace, "in place", "toft does not remove your own checkout").into());
         }
         match &workspace.task {
             Some(task) => may_work(work, task, self.fence.as_ref()),
