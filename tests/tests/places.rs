@@ -219,7 +219,7 @@ fn a_users_commit_is_not_sent_under(vcs: Vcs) {
     }
     add(&home, &repo, &["Second", "--ledger", "team"]);
     let row = team(&home, &repo);
-    assert!(row["how"] == "in_the_way" && row["said"].to_string().contains("WIP: not yet"), "{vcs:?}: {row}");
+    assert!(row["how"] == "conflict" && row["said"].to_string().contains("WIP: not yet"), "{vcs:?}: {row}");
     let sent = match vcs {
         Vcs::Hg => home.run(&remote, "hg", &["log", "-p"]),
         _ => published(&home, &remote),

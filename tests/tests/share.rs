@@ -332,7 +332,7 @@ fn other_files_are_merged_or_left_to_a_person() {
         // One side has another file: it comes along once its author sent it.
         commit(&one, "of one\n");
         add(&home, &a, &["Second", "--ledger", "team"]);
-        assert_eq!(team(&a)["how"], "in_the_way", "{vcs:?}: a user's commit is theirs to push");
+        assert_eq!(team(&a)["how"], "conflict", "{vcs:?}: a user's commit is theirs to push");
         push(&one);
         assert_eq!(team(&a)["how"], "synced", "{vcs:?}");
         add(&home, &b, &["Third", "--ledger", "team"]);
@@ -348,7 +348,7 @@ fn other_files_are_merged_or_left_to_a_person() {
         commit(&two, "two says so\n");
         let fifth = add(&home, &b, &["Fifth", "--ledger", "team"]);
         let row = team(&b);
-        assert_eq!(row["how"], "in_the_way", "{vcs:?}: {row}");
+        assert_eq!(row["how"], "conflict", "{vcs:?}: {row}");
         assert_eq!(fs::read_to_string(two.join("README")).unwrap(), "two says so\n", "{vcs:?}");
         assert_eq!(listed(&home, &b).len(), 5, "{vcs:?}: what came in is here");
         assert_eq!(listed(&home, &b)[&fifth]["title"], "Fifth");

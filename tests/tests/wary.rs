@@ -104,7 +104,7 @@ fn what_a_repository_names_is_not_run_when_ledgers_are_exchanged() {
     home.run(&team, "git", &["config", "remote.origin.uploadpack", &evil]);
     let repo = project_with(&home, "other", &team);
     add(&home, &repo, &["Two", "--ledger", "team"]);
-    assert_eq!(synced(&home, &repo, &["team"])["team"]["how"], "in_the_way");
+    assert_eq!(synced(&home, &repo, &["team"])["team"]["how"], "conflict");
     assert!(!ran.exists());
 }
 

@@ -182,7 +182,7 @@ impl From<Error> for Failure {
                     ExchangeError::NotFound { .. } => (FAILED, "no_repository", "git remote -v shows its URL"),
                     ExchangeError::Denied { .. } => (NOT_ALLOWED, "denied", "check your access to that remote"),
                     ExchangeError::Protected { .. } => (NOT_ALLOWED, "protected", "ask the maintainer of that remote"),
-                    ExchangeError::InTheWay(_) => (CONFLICT, "in_the_way", ""),
+                    ExchangeError::Conflict(_) => (CONFLICT, "sync_conflict", ""),
                     ExchangeError::Failed(error) => return workspace(&error, message),
                 };
                 Self::new(status, code, message, help)
@@ -236,8 +236,8 @@ fn workspace(error: &WorkspaceError, message: String) -> Failure {
         WorkspaceError::InUse { .. } => {
             (CONFLICT, "in_use", "cd out of it, close the file, or wait for that process to end")
         }
-        WorkspaceError::InTheWay { .. } => {
-            (CONFLICT, "in_the_way", "choose another --name; the existing file or directory is kept")
+        WorkspaceError::PathTaken { .. } => {
+            (CONFLICT, "path_taken", "choose another --name; the existing file or directory is kept")
         }
         WorkspaceError::Inside { .. } => {
             (USAGE, "inside_repository", "set workspaces.root in config.toml to a directory outside of any repository")

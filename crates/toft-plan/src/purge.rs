@@ -145,7 +145,7 @@ impl Plan<'_> {
             purged.branches = way.also_in(&id)?;
             match way.purge(&|line: &[u8]| !names(line, &id)) {
                 Ok(commits) => purged.commits = commits,
-                Err(ExchangeError::InTheWay(why)) => purged.left = vec![why],
+                Err(ExchangeError::Conflict(why)) => purged.left = vec![why],
                 Err(error) => return Err(error.into()),
             }
             if try_only {
@@ -175,7 +175,7 @@ impl Plan<'_> {
             }
         }
         let said = "other clones kept pushing first; try again".to_owned();
-        Err(ExchangeError::InTheWay(said).into())
+        Err(ExchangeError::Conflict(said).into())
     }
 
     /// Removes an issue from a ledger's local files, except for a tombstone without text.

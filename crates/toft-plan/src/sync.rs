@@ -105,7 +105,7 @@ impl Plan<'_> {
             _ => None,
         };
         if around.as_ref().is_some_and(|around| around.common_dir == self.checkout.common_dir) {
-            synced.how = SyncStatus::InTheWay;
+            synced.how = SyncStatus::Conflict;
             let dir = ledger.dir.display();
             synced
                 .said
@@ -544,7 +544,7 @@ pub(super) fn own(ledger: &Ledger, reach: Contact<'_>) -> Result<Option<Director
 pub(super) fn refuse_foreign(commits: &[String]) -> Result<(), ExchangeError> {
     let Some(first) = commits.first() else { return Ok(()) };
     let count = commits.len();
-    Err(ExchangeError::InTheWay(format!(
+    Err(ExchangeError::Conflict(format!(
         "{count} commits there are not toft's and not sent yet (`{first}`); push them yourself, then sync again"
     )))
 }

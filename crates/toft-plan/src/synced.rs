@@ -47,7 +47,7 @@ pub enum SyncStatus {
     /// The remote rejected the push.
     Protected,
     /// Something other than the ledger causes a conflict.
-    InTheWay,
+    Conflict,
     /// Other clones were faster every time.
     Outrun,
     /// A finding must be confirmed before anything is sent.
@@ -61,7 +61,7 @@ impl SyncStatus {
     pub fn failed(self) -> bool {
         matches!(
             self,
-            Self::NotFound | Self::Denied | Self::Protected | Self::InTheWay | Self::Outrun | Self::Held | Self::Failed
+            Self::NotFound | Self::Denied | Self::Protected | Self::Conflict | Self::Outrun | Self::Held | Self::Failed
         )
     }
 }
@@ -124,7 +124,7 @@ impl Synced {
             ExchangeError::NotFound { .. } => SyncStatus::NotFound,
             ExchangeError::Denied { .. } => SyncStatus::Denied,
             ExchangeError::Protected { .. } => SyncStatus::Protected,
-            ExchangeError::InTheWay(_) => SyncStatus::InTheWay,
+            ExchangeError::Conflict(_) => SyncStatus::Conflict,
             ExchangeError::Failed(_) => SyncStatus::Failed,
         };
         self.said.push(error.to_string());

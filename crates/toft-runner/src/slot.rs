@@ -400,7 +400,7 @@ impl Slot {
         let given = work.workspaces()?.provide(&self.name, wanted, step)?;
         match given.workspace.kind {
             // Somebody's own checkout is not for agents that nobody watches.
-            WorkspaceKind::InPlace => Err(WorkspaceError::InTheWay { path: given.workspace.path.into() }.into()),
+            WorkspaceKind::InPlace => Err(WorkspaceError::PathTaken { path: given.workspace.path.into() }.into()),
             _ => Ok(given),
         }
     }

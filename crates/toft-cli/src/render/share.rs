@@ -90,7 +90,7 @@ fn outcome(one: &Synced, try_only: bool) -> String {
         SyncStatus::NotFound => format!("no repository{with}: nothing is lost ({said})"),
         SyncStatus::Denied => format!("access denied{with}: {said}"),
         SyncStatus::Protected => format!("push rejected{with}: {said}"),
-        SyncStatus::InTheWay => format!("conflict: {said}"),
+        SyncStatus::Conflict => format!("conflict: {said}"),
         SyncStatus::Outrun => format!("other clones kept pushing first{with}; try again"),
         SyncStatus::Held => format!("held back: {said}"),
         SyncStatus::Failed => format!("failed{with}: {said}"),

@@ -408,7 +408,7 @@ fn commits_that_are_not_tofts_stop_the_sync_before_anything_is_recorded() {
     let mut way = FakeExchange::to(&plan, Some(&remote));
     way.foreign = vec!["c0ffee read me".into(), "deadbee more".into()];
     let synced = sync(&plan, &mut way);
-    assert_eq!(synced.how, SyncStatus::InTheWay);
+    assert_eq!(synced.how, SyncStatus::Conflict);
     assert_eq!(
         synced.said,
         ["2 commits there are not toft's and not sent yet (`c0ffee read me`); push them yourself, then sync again"]
@@ -445,9 +445,9 @@ fn a_fetch_that_fails_for_another_reason_ends_the_sync() {
     let plan = clone.plan();
     add(&plan, "mine");
     let mut way = FakeExchange::to(&plan, Some(&remote));
-    way.on_fetch = Box::new(|_| Some(Err(ExchangeError::InTheWay("`toft` of origin holds other files".into()))));
+    way.on_fetch = Box::new(|_| Some(Err(ExchangeError::Conflict("`toft` of origin holds other files".into()))));
     let synced = sync(&plan, &mut way);
-    assert_eq!((synced.how, way.calls.len()), (SyncStatus::InTheWay, 1));
+    assert_eq!((synced.how, way.calls.len()), (SyncStatus::Conflict, 1));
     assert_eq!(synced.said, ["`toft` of origin holds other files"]);
 }
 

@@ -127,7 +127,7 @@ impl Branch {
         };
         if let Some(path) = other {
             let said = format!("branch `{name}` of {remote} holds other files ({path}): {advice}");
-            return Err(ExchangeError::InTheWay(said));
+            return Err(ExchangeError::Conflict(said));
         }
         let below = tracking(remote, &format!("{}/", self.there));
         if self.theirs.is_none()
@@ -135,7 +135,7 @@ impl Branch {
             && let Some(taken) = taken.strip_prefix(&below).filter(|taken| !taken.is_empty())
         {
             let said = format!("{remote} has a branch `{name}/{taken}`, so none can be called `{name}`: {advice}");
-            return Err(ExchangeError::InTheWay(said));
+            return Err(ExchangeError::Conflict(said));
         }
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Branch {
             writeln!(to, "done")
         })?;
         let made = refs::resolve(&self.git, &self.git_dir, name)?;
-        made.ok_or_else(|| ExchangeError::InTheWay(format!("git made no commit for {name}")))
+        made.ok_or_else(|| ExchangeError::Conflict(format!("git made no commit for {name}")))
     }
 
     /// A text that identifies the remote's state as last fetched: its ledger commit and its proposals.
@@ -251,18 +251,18 @@ impl Branch {
     /// The URL of a remote.
     pub fn url_of(&self, remote: &str) -> Result<String, ExchangeError> {
         let known = refs::choose(&self.git_dir, Some(remote))?.map(|(_, url)| url);
-        known.ok_or_else(|| ExchangeError::InTheWay(format!("there is no remote `{remote}`")))
+        known.ok_or_else(|| ExchangeError::Conflict(format!("there is no remote `{remote}`")))
     }
 
     /// Fetches a proposal branch from a remote or a URL.
     pub fn fetch_proposal(&self, from: &str, id: &str) -> Result<Proposal, ExchangeError> {
         if from.starts_with('-') {
-            return Err(ExchangeError::InTheWay(format!("`{from}` is neither a remote nor a URL")));
+            return Err(ExchangeError::Conflict(format!("`{from}` is neither a remote nor a URL")));
         }
         let name = format!("refs/toft/offered/{id}");
         let refs = format!("+refs/heads/{PROPOSAL_PREFIX}{id}:{name}");
         if !refs::remote_git(&self.git_dir, from, self.patience)?.fetch(from, &[&refs], &["--no-filter"])? {
-            return Err(ExchangeError::InTheWay(format!("{from} has no branch {PROPOSAL_PREFIX}{id}")));
+            return Err(ExchangeError::Conflict(format!("{from} has no branch {PROPOSAL_PREFIX}{id}")));
         }
         let files = content::at(&self.git, &name, "");
         self.git.run(["update-ref", "-d", &name])?.ok()?;
@@ -275,7 +275,7 @@ impl Branch {
         match self.git.run(["for-each-ref", "--format=%(worktreepath)", &branch])?.maybe()? {
             Some(path) if !path.trim().is_empty() => {
                 let path = path.trim();
-                Err(ExchangeError::InTheWay(format!(
+                Err(ExchangeError::Conflict(format!(
                     "{PROPOSAL_PREFIX}{id} is checked out in {path}; switch to another branch first"
                 )))
             }

@@ -160,7 +160,7 @@ impl OwnHg {
     fn merge(&self, theirs: &str, files: &Files, message: &str) -> Result<(), ExchangeError> {
         let root = self.site.checkout.root.display();
         if self.hg.run(["parents", "-T", "{node}\\n"])?.text()?.lines().count() > 1 {
-            return Err(ExchangeError::InTheWay(format!("a merge is in progress in {root}; end it, then sync again")));
+            return Err(ExchangeError::Conflict(format!("a merge is in progress in {root}; end it, then sync again")));
         }
         let ended = self
             .hg
@@ -191,7 +191,7 @@ impl OwnHg {
                 self.hg.run(["merge", "--abort"])?.ok()?;
                 self.site.put(files)?;
             }
-            return Err(ExchangeError::InTheWay(why));
+            return Err(ExchangeError::Conflict(why));
         }
         self.site.put(files)?;
         let named: Vec<String> = self.paths(files).iter().map(|path| format!("path:{path}")).collect();

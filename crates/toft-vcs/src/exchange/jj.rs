@@ -26,7 +26,7 @@ impl OwnJj {
         // Jujutsu starts git itself, with the configuration of that repository.
         if Git::of(&git_dir)?.names_programs() {
             let dir = git_dir.display();
-            return Err(ExchangeError::InTheWay(format!(
+            return Err(ExchangeError::Conflict(format!(
                 "the configuration in {dir} names programs, which jj would run"
             )));
         }
@@ -106,7 +106,7 @@ impl OwnJj {
             Ok(true) => {
                 back()?;
                 let root = self.site.checkout.root.display();
-                return Err(ExchangeError::InTheWay(format!(
+                return Err(ExchangeError::Conflict(format!(
                     "files besides the ledger's in {root} were changed on both sides; merge them there, then sync again"
                 )));
             }

@@ -116,7 +116,7 @@ pub enum ExchangeError {
     },
     /// toft refuses to continue; the text is the reason: other files on the branch, an unknown remote, a shallow clone.
     #[error("{0}")]
-    InTheWay(String),
+    Conflict(String),
     /// A local error.
     #[error(transparent)]
     Failed(#[from] WorkspaceError),
@@ -183,7 +183,7 @@ pub trait Exchange {
 
 /// The error for a ledger whose history cannot be rewritten.
 fn no_purge() -> ExchangeError {
-    ExchangeError::InTheWay(
+    ExchangeError::Conflict(
         "toft rewrites the history of ledgers under git only; rewriting this one is up to you".to_owned(),
     )
 }
@@ -375,7 +375,7 @@ impl Site {
     fn new(checkout: Checkout, dir: &Path) -> Result<Self, ExchangeError> {
         let dir = fs::canonicalize(dir).map_err(io("find", dir))?;
         let Ok(within) = dir.strip_prefix(&checkout.root) else {
-            return Err(ExchangeError::InTheWay(format!(
+            return Err(ExchangeError::Conflict(format!(
                 "{} is not inside of {}; is it behind a link?",
                 dir.display(),
                 checkout.root.display()
@@ -533,7 +533,7 @@ fn classify_failure(error: RunError, remote: &str) -> ExchangeError {
 /// Refuses a branch that contains other files: it is neither committed to nor pushed to.
 fn refuse_foreign(branch: &str, remote: &str, listed: &str) -> Result<(), ExchangeError> {
     match owned::foreign(listed.lines()) {
-        Some(path) => Err(ExchangeError::InTheWay(format!(
+        Some(path) => Err(ExchangeError::Conflict(format!(
             "`{branch}` of {remote} holds other files ({path}); no ledger is written there"
         ))),
         None => Ok(()),

@@ -174,7 +174,7 @@ impl OwnGit {
             self.git
                 .run(["read-tree", "-m", "-u", from, to])?
                 .ok()
-                .map_err(|error| ExchangeError::InTheWay(format!("{}: {error}", self.site.checkout.root.display())))?;
+                .map_err(|error| ExchangeError::Conflict(format!("{}: {error}", self.site.checkout.root.display())))?;
         }
         if !after.is_empty() {
             stage(&self.git, &after)?;
@@ -189,7 +189,7 @@ pub(super) fn refuse_busy(git_dir: &Path) -> Result<(), ExchangeError> {
     match signs.iter().any(|sign| git_dir.join(sign).exists()) {
         true => {
             let dir = git_dir.display();
-            Err(ExchangeError::InTheWay(format!(
+            Err(ExchangeError::Conflict(format!(
                 "a rebase, a merge or the like is in progress in {dir}; end it, then sync again"
             )))
         }
@@ -199,7 +199,7 @@ pub(super) fn refuse_busy(git_dir: &Path) -> Result<(), ExchangeError> {
 
 fn in_the_way(site: &Site, path: &str) -> ExchangeError {
     let root = site.checkout.root.display();
-    ExchangeError::InTheWay(format!(
+    ExchangeError::Conflict(format!(
         "{path} in {root} was changed on both sides; merge it there by hand, then sync again"
     ))
 }
@@ -288,7 +288,7 @@ impl Exchange for OwnGit {
             && let Some(path) = owned::foreign(owned::paths(&self.git, theirs)?.iter().map(String::as_str))
         {
             let said = format!("branch `{branch}` of {remote} holds other files ({path}); no ledger is written there");
-            return Err(ExchangeError::InTheWay(said));
+            return Err(ExchangeError::Conflict(said));
         }
         let rewritten = match (&before, &self.theirs) {
             (Some(before), Some(now)) => !refs::ancestor(&self.git, before, now)?,
@@ -311,7 +311,7 @@ impl Exchange for OwnGit {
         }
         if self.branch.is_none() {
             let root = self.site.checkout.root.display();
-            return Err(ExchangeError::InTheWay(format!("{root} is on no branch; switch to one, then sync again")));
+            return Err(ExchangeError::Conflict(format!("{root} is on no branch; switch to one, then sync again")));
         }
         refuse_busy(&self.git_dir)?;
         let (tree, _) = self.with_ours(&self.merged()?, &files)?;

@@ -79,7 +79,7 @@ pub(super) fn choose(git_dir: &Path, named: Option<&str>) -> Result<Option<(Stri
     match wanted {
         Some(at) => Ok(Some(remotes.swap_remove(at))),
         None if remotes.is_empty() => Ok(None),
-        None => Err(ExchangeError::InTheWay(match named {
+        None => Err(ExchangeError::Conflict(match named {
             Some(named) => format!("there is no remote `{named}` (there are {names})"),
             None => {
                 format!("which remote? There are {names}; [sync] remote = \"…\" in .git/toft/config.toml names one")
@@ -108,13 +108,13 @@ pub(super) fn first_commits(git_dir: &Path, remote: &str, url: &str) -> Result<S
     let remote_git = remote_git(&own, url, FIRST_COMMITS)?;
     let more = ["--filter=tree:0", "--depth=2147483647"];
     if !remote_git.fetch(url, &["+HEAD:refs/heads/all"], &more).map_err(|error| cannot_tell(&error, remote))? {
-        return Err(ExchangeError::InTheWay(format!("{remote} has no commits")));
+        return Err(ExchangeError::Conflict(format!("{remote} has no commits")));
     }
     Ok(Git::of(&own)?.run(["rev-list", "--max-parents=0", "refs/heads/all"])?.text()?)
 }
 
 fn cannot_tell(error: &ExchangeError, remote: &str) -> ExchangeError {
-    ExchangeError::InTheWay(format!(
+    ExchangeError::Conflict(format!(
         "this clone is shallow, and {remote} cannot be asked where the project's history begins ({error}); \
          git fetch --unshallow helps, or another try"
     ))

@@ -43,7 +43,7 @@ pub(super) fn without(
     let commits = commits(git, tip)?;
     let shallow = fs::read_to_string(git_dir.join("shallow")).unwrap_or_default();
     if commits.iter().any(|commit| shallow.lines().any(|name| name == commit.name)) {
-        return Err(ExchangeError::InTheWay(
+        return Err(ExchangeError::Conflict(
             "this clone does not have the ledger's whole history (it is shallow); purge in another clone".to_owned(),
         ));
     }

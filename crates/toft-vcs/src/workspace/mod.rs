@@ -83,7 +83,7 @@ pub enum WorkspaceError {
     InUse { pids: Vec<u32>, path: PathBuf },
     /// The path already exists.
     #[error("{path} already exists", path = path.display())]
-    InTheWay { path: PathBuf },
+    PathTaken { path: PathBuf },
     /// The path is inside a repository.
     #[error("{path} is inside the repository {repository}", path = path.display(), repository = repository.display())]
     Inside {
@@ -357,7 +357,7 @@ impl WorkspaceBackend {
         remove::tree(&remove::building(workspace))?;
         remove::unfilled(path)?;
         if remove::exists(path)? && fs::remove_dir(path).is_err() && !self.is_here(workspace, path) {
-            return Err(WorkspaceError::InTheWay { path: path.to_owned() });
+            return Err(WorkspaceError::PathTaken { path: path.to_owned() });
         }
         self.remove(workspace, Removal { rescue: true, ignored: false }, |_| Ok(()))
     }
@@ -406,7 +406,7 @@ impl WorkspaceBackend {
             return Err(WorkspaceError::Inside { path: path.to_owned(), repository: around.root });
         }
         if remove::exists(path)? {
-            return Err(WorkspaceError::InTheWay { path: path.to_owned() });
+            return Err(WorkspaceError::PathTaken { path: path.to_owned() });
         }
         crate::private::create_dir_all(parent).map_err(lock::io("make", parent))
     }

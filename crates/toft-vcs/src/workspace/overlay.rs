@@ -156,7 +156,7 @@ pub(super) fn ensure(backend: &WorkspaceBackend, workspace: &Workspace) -> Resul
     fs::create_dir_all(path).map_err(lock::io("make", path))?;
     take_link(&layer, path)?;
     if remove::exists(&path.join(".git"))? {
-        return Err(WorkspaceError::InTheWay { path: path.to_owned() });
+        return Err(WorkspaceError::PathTaken { path: path.to_owned() });
     }
     if fs::read_dir(path).map_err(lock::io("read", path))?.next().is_some() {
         notes.push(set_aside(path)?);

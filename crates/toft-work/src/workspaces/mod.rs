@@ -466,13 +466,13 @@ pub fn counts_against(task: &Task, error: &Error) -> bool {
 
 /// Whether a workspace could not be created for a reason that does not affect other tasks.
 fn of_this_task(error: &Error) -> bool {
-    use WorkspaceError::{BadName, BranchTaken, InTheWay, InUse, Stays};
+    use WorkspaceError::{BadName, BranchTaken, InUse, PathTaken, Stays};
     match error {
         Error::Setup { .. } => true,
         // An existing workspace for this task is quarantined, being removed, or belongs to another one.
         Error::Refused(refusal) => matches!(refusal, Refusal::WrongState { .. } | Refusal::Exists { .. }),
         Error::Workspace(error) => {
-            matches!(error, BadName { .. } | BranchTaken { .. } | InTheWay { .. } | InUse { .. } | Stays { .. })
+            matches!(error, BadName { .. } | BranchTaken { .. } | PathTaken { .. } | InUse { .. } | Stays { .. })
         }
         _ => false,
     }
