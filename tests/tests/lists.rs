@@ -173,11 +173,11 @@ fn status_names_the_issue_of_a_task() {
     assert_eq!(home.toft(&repo, &["status", "-q"]).ok().trim(), id);
     home.toft(&repo, &["finish", "waiting", "-m", "red or blue?"]).ok();
     let said = home.toft(&repo, &["status"]).ok();
-    assert!(said.contains(&format!("asks on {id}: red or blue?")) && !said.contains(&task), "{said}");
+    assert!(said.contains(&format!("{id}  ana asks: red or blue?")) && !said.contains(&task), "{said}");
     let need = home.toft(&repo, &["status", "--json"]).data()["needs_you"][0].clone();
     assert_eq!((&need["issue"], &need["task"]), (&id.clone().into(), &task.clone().into()), "{need}");
 
-    home.toft(&repo, &["agent", "answer", need["gate"].as_str().unwrap(), "red"]).ok();
+    home.toft(&repo, &["answer", &id, "red"]).ok();
     home.toft(&repo, &["claim", &id]).ok();
     home.toft(&repo, &["stop", &id, "--park", "-m", "no paint"]).ok();
     let said = home.toft(&repo, &["status"]).ok();

@@ -145,7 +145,7 @@ fn a_task_that_kills_its_worker_each_time_is_parked_and_asks_a_person() {
     let script = r#"case "$(cat)" in *Deadly*) kill -9 $PPID; sleep 100 ;; esac; git commit -q --allow-empty -m fine"#;
     let ended = home.toft(&repo, &["run", "--slots", "2", "--until-idle", "--", "sh", "-c", script]);
     assert!(ended.out.contains("killed; restarting"), "{ended:?}");
-    assert!(ended.code == 1 && ended.out.contains("Needs you: tk_"), "{ended:?}");
+    assert!(ended.code == 1 && ended.out.contains("Needs you: tf-"), "{ended:?}");
     agents::none_left(&home);
     let needs = data(&home, &repo, &["status"])["needs_you"].clone();
     assert_eq!(needs.as_array().unwrap().len(), 1, "{needs}");
