@@ -37,10 +37,10 @@ use toft_work::{
 use super::{
     Rules, SlotEvent,
     files::{Files, read_word},
-    news::NewsSender,
     process::{Activity, ProcessStart, Running},
     record::Recorder,
     sandbox::{self, Sandbox},
+    slot_events::SlotEventSender,
 };
 use crate::briefing::{Briefing, Here};
 
@@ -56,7 +56,7 @@ pub(super) struct AttemptRun<'a> {
     pub(super) claimed: &'a Claimed,
     pub(super) given: &'a Given,
     pub(super) mask: &'a Mask,
-    pub(super) news: &'a NewsSender,
+    pub(super) events: &'a SlotEventSender,
     pub(super) keeping: &'a Keeping,
     /// The runner is gone, or must end quickly.
     pub(super) stop: &'a AtomicBool,
@@ -84,7 +84,7 @@ impl AttemptRun<'_> {
         let files = self.prepare()?;
         let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
         let command = self.command(&brief, &files)?;
-        let recorder = Recorder::start(&files.log(), self.mask.clone(), self.news.clone());
+        let recorder = Recorder::start(&files.log(), self.mask.clone(), self.events.clone());
         let start = ProcessStart {
             command: &command,
             dir: Path::new(&workspace.path),
@@ -288,7 +288,7 @@ impl AttemptRun<'_> {
                 farewell = Some(Instant::now());
             }
             if let Some(text) = self.keeping.take_trouble() {
-                self.news.tell(SlotEvent::Trouble { text });
+                self.events.send(SlotEvent::Problem { text });
             }
         }
     }

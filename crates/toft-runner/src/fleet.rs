@@ -49,17 +49,17 @@ pub enum Order {
 
 /// An event of a runner.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum RunnerEvent {
     /// An event of a slot.
     Slot(usize, SlotEvent),
     /// A slot was killed, and is restarted.
-    Again(usize),
+    SlotRestarted(usize),
     /// A slot did not respond, and was killed with everything that it had started.
-    Silent(usize),
+    SlotUnresponsive(usize),
     /// A slot has ended; with the reason if it could not continue.
-    Over(usize, Option<String>),
+    SlotEnded(usize, Option<String>),
     /// An order was received.
-    Heard(Order),
+    OrderReceived(Order),
 }
 
 /// The slots of one runner.
@@ -135,7 +135,7 @@ impl Fleet {
     }
 
     /// Runs until every slot has ended; returns whether one of them could not continue.
-    pub fn run(self, orders: Receiver<Order>, mut news: impl FnMut(News)) -> Result<bool, Error> {
+    pub fn run(self, orders: Receiver<Order>, mut report: impl FnMut(RunnerEvent)) -> Result<bool, Error> {
         processes::adopt_orphans();
         let (events, heard) = mpsc::channel();
         let forward = events.clone();
@@ -152,24 +152,24 @@ impl Fleet {
                     posts[index].silent = Duration::ZERO;
                     match told {
                         SlotEvent::Alive { until } => posts[index].until = until,
-                        told => news(News::Slot(index, told)),
+                        told => report(RunnerEvent::Slot(index, told)),
                     }
                 }
                 Ok(FleetEvent::Order(order)) => {
                     draining = true;
                     posts.iter_mut().for_each(|post| post.obey(order, self.grace));
-                    news(News::Heard(order));
+                    report(RunnerEvent::OrderReceived(order));
                 }
                 Ok(FleetEvent::Closed(index)) => match posts[index].ended(&mut orphans)? {
-                    SlotEnd::Well => news(News::Over(index, None)),
+                    SlotEnd::Well => report(RunnerEvent::SlotEnded(index, None)),
                     SlotEnd::Badly(why) => {
                         troubled = true;
-                        news(News::Over(index, Some(why)));
+                        report(RunnerEvent::SlotEnded(index, Some(why)));
                     }
-                    SlotEnd::Killed if draining => news(News::Over(index, None)),
+                    SlotEnd::Killed if draining => report(RunnerEvent::SlotEnded(index, None)),
                     SlotEnd::Killed => {
                         posts[index].again = Some(Instant::now() + posts[index].rest);
-                        news(News::Again(index));
+                        report(RunnerEvent::SlotRestarted(index));
                     }
                 },
                 Err(_) => {}
@@ -179,7 +179,7 @@ impl Fleet {
             looked = Instant::now();
             for (index, post) in posts.iter_mut().enumerate() {
                 if post.kill_if_silent(passed, self.silence) {
-                    news(News::Silent(index));
+                    report(RunnerEvent::SlotUnresponsive(index));
                 }
             }
             if orphans {

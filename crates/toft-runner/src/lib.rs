@@ -11,18 +11,18 @@ mod files;
 mod fleet;
 pub mod hooks;
 mod log;
-mod news;
 mod process;
 mod record;
 mod sandbox;
 mod slot;
+mod slot_events;
 mod supervisor;
 
 use std::time::Duration;
 
 pub use self::{
     files::{AttemptLog, Attempts},
-    fleet::{Fleet, News, Order, SLOT},
+    fleet::{Fleet, Order, RunnerEvent, SLOT},
     process::{become_command, can_start, harness_process, ignores_hang_up, in_shell},
     sandbox::{Sandbox, enter as enter_sandbox},
     slot::Slot,
@@ -80,7 +80,7 @@ impl Default for Rules {
 
 /// An event of a slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "told")]
+#[serde(rename_all = "snake_case", tag = "type")]
 pub enum SlotEvent {
     /// A heartbeat.
     Alive {
@@ -90,7 +90,7 @@ pub enum SlotEvent {
     /// It waits for work.
     Waiting,
     /// It claimed a task.
-    Took {
+    Claimed {
         task: String,
         issue: Option<String>,
         title: String,
@@ -103,7 +103,7 @@ pub enum SlotEvent {
         text: String,
     },
     /// Output of the command.
-    Said {
+    Output {
         /// The text, without secrets.
         text: String,
     },
@@ -120,7 +120,7 @@ pub enum SlotEvent {
         ran_ms: u64,
     },
     /// A problem; the slot retries.
-    Trouble {
+    Problem {
         /// A description.
         text: String,
     },

@@ -19,12 +19,12 @@ use toft_session::{
 use super::{
     SlotEvent,
     log::{Log, Voice},
-    news::NewsSender,
     process::CommandOutput,
+    slot_events::SlotEventSender,
 };
 
 /// How often events about output are sent.
-const NEWS: Duration = Duration::from_millis(250);
+const EVERY: Duration = Duration::from_millis(250);
 /// After a command ended, further output is awaited while it arrives within this interval.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Maximum time to wait for it.
@@ -55,12 +55,12 @@ struct HeardSoFar {
 }
 
 impl Recorder {
-    pub(super) fn start(log: &Path, mask: Mask, news: NewsSender) -> Self {
+    pub(super) fn start(log: &Path, mask: Mask, events: SlotEventSender) -> Self {
         // A command that says more than can be kept has to wait.
         let (said, pieces) = mpsc::sync_channel(WAITING);
         let heard = Arc::<Mutex<HeardSoFar>>::default();
         let log = Log::open(log);
-        let writing = RecordWriter { log, mask, news, heard: Arc::clone(&heard), told: None, troubled: false };
+        let writing = RecordWriter { log, mask, events, heard: Arc::clone(&heard), told: None, troubled: false };
         thread::spawn(move || writing.run(&pieces));
         Self { said: Some(said), heard }
     }
@@ -108,7 +108,7 @@ impl Recorder {
 struct RecordWriter {
     log: Log,
     mask: Mask,
-    news: NewsSender,
+    events: SlotEventSender,
     heard: Arc<Mutex<HeardSoFar>>,
     told: Option<Instant>,
     /// Whether a write error of the log was reported.
@@ -166,7 +166,8 @@ impl RecordWriter {
     fn flush(&mut self) {
         let trouble = self.log.flush();
         if let Some(why) = trouble.as_ref().filter(|_| !self.troubled) {
-            self.news.tell(SlotEvent::Trouble { text: format!("the log cannot be written: {why}; the agent goes on") });
+            self.events
+                .send(SlotEvent::Problem { text: format!("the log cannot be written: {why}; the agent goes on") });
         }
         self.troubled = trouble.is_some();
     }
@@ -197,7 +198,7 @@ impl RecordWriter {
             let last = if voice == Voice::Err { &mut heard.err } else { &mut heard.out };
             trimmed.clone_into(last);
         }
-        if self.told.is_none_or(|last| last.elapsed() >= NEWS) {
+        if self.told.is_none_or(|last| last.elapsed() >= EVERY) {
             let text = match transcript::entries(trimmed) {
                 None => text,
                 Some(entries) => match entries.last() {
@@ -206,7 +207,7 @@ impl RecordWriter {
                 },
             };
             self.told = Some(Instant::now());
-            self.news.tell(SlotEvent::Said { text });
+            self.events.send(SlotEvent::Output { text });
         }
     }
 }

@@ -46,7 +46,7 @@ use super::{
     Rules, SlotEvent,
     attempt::{AttemptEnd, AttemptRun},
     files::Files,
-    news::{self, NewsSender, NewsWriter},
+    slot_events::{self, SlotEventSender, SlotEventWriter},
 };
 
 /// How long a slot waits for work before it checks for orders.
@@ -76,8 +76,8 @@ pub struct Slot {
     rules: Rules,
     name: String,
     mask: Mask,
-    news: NewsSender,
-    writer: RefCell<Option<NewsWriter>>,
+    events: SlotEventSender,
+    writer: RefCell<Option<SlotEventWriter>>,
     /// The lease under which it works.
     kept: Arc<Mutex<Option<KeepView>>>,
     /// A claim whose answer was lost: it may have been committed.
@@ -106,13 +106,13 @@ impl Slot {
             Home::Server(url) => Some(url),
             Home::File(_) => None,
         });
-        let (news, writer) = news::open();
+        let (events, writer) = slot_events::open();
         Self {
             session,
             rules,
             name,
             mask,
-            news,
+            events,
             writer: RefCell::new(Some(writer)),
             kept: Arc::default(),
             asked: RefCell::default(),
@@ -152,7 +152,7 @@ impl Slot {
                 Ok(Round::Worked) => (waiting, rest) = (false, REST),
                 Ok(Round::Idle) => {
                     if !waiting {
-                        self.news.tell(SlotEvent::Waiting);
+                        self.events.send(SlotEvent::Waiting);
                     }
                     (waiting, rest) = (true, REST);
                     // An agent that waits for work is not offline.
@@ -162,7 +162,7 @@ impl Slot {
                     }
                 }
                 Err(error) if passing(&error) => {
-                    self.news.tell(SlotEvent::Trouble { text: error.to_string() });
+                    self.events.send(SlotEvent::Problem { text: error.to_string() });
                     self.sleep(rest);
                     rest = (rest * 2).min(LONGEST_REST);
                     // Whatever it holds and does not work on is for others. What cannot be given back now is the next time.
@@ -176,12 +176,12 @@ impl Slot {
 
     /// Sends a heartbeat to the runner every second, with the time at which its work is killed without a renewal.
     fn show_life(&self) {
-        let (news, kept) = (self.news.clone(), Arc::clone(&self.kept));
+        let (events, kept) = (self.events.clone(), Arc::clone(&self.kept));
         thread::spawn(move || {
             loop {
                 let until =
                     kept.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(KeepView::hard_deadline);
-                news.tell(SlotEvent::Alive { until });
+                events.send(SlotEvent::Alive { until });
                 thread::sleep(SIGN);
             }
         });
@@ -317,7 +317,7 @@ impl Slot {
             }
         });
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeping.view());
-        self.news.tell(SlotEvent::Took {
+        self.events.send(SlotEvent::Claimed {
             task: task.id.to_string(),
             issue: claimed.issue.clone(),
             title: task.spec.name.clone(),
@@ -356,7 +356,7 @@ impl Slot {
         let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
         let message = format!("stopped before the task could be given to another: {why}");
         let told = message.clone();
-        self.news.tell(SlotEvent::Ended { task, issue, how: "lost".into(), message: told, parked: false, ran_ms });
+        self.events.send(SlotEvent::Ended { task, issue, how: "lost".into(), message: told, parked: false, ran_ms });
         self.patiently(|| self.give_back(claimed, &message))
     }
 
@@ -375,7 +375,7 @@ impl Slot {
             // Whoever had it before is over, and what they left locked would stop everybody after them.
             for lock in work.workspaces()?.clear_locks(&given.workspace, taken)? {
                 let text = format!("removed a lock that a killed git had left: {lock}");
-                self.news.tell(SlotEvent::Trouble { text });
+                self.events.send(SlotEvent::Problem { text });
             }
         }
         let attempt = AttemptRun {
@@ -385,7 +385,7 @@ impl Slot {
             claimed,
             given: &given,
             mask: &self.mask,
-            news: &self.news,
+            events: &self.events,
             keeping,
             stop: &self.stop,
         };
@@ -396,7 +396,7 @@ impl Slot {
     fn provide(&self, work: Work<'_>, claimed: &Claimed) -> Result<Given, Error> {
         let (task, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
         let wanted = Wanted { work: task, fence, base: self.rules.base.clone(), ..Wanted::default() };
-        let step = |text: &str| self.news.tell(SlotEvent::Step { text: text.to_owned() });
+        let step = |text: &str| self.events.send(SlotEvent::Step { text: text.to_owned() });
         let given = work.workspaces()?.provide(&self.name, wanted, step)?;
         match given.workspace.kind {
             // Somebody's own checkout is not for agents that nobody watches.
@@ -417,7 +417,7 @@ impl Slot {
         };
         let outcome = self.work().finish(&self.name, None, request)?;
         let (message, parked) = (self.mask.mask(message), outcome.task.state.status == TaskStatus::Failed);
-        self.news.tell(SlotEvent::Ended { task, issue, how: "failed".into(), message, parked, ran_ms: 0 });
+        self.events.send(SlotEvent::Ended { task, issue, how: "failed".into(), message, parked, ran_ms: 0 });
         Ok(())
     }
 
@@ -432,7 +432,7 @@ impl Slot {
         let count = processes::end_stragglers(&over);
         if count > 0 {
             let text = format!("ended {count} processes that an earlier attempt had left");
-            self.news.tell(SlotEvent::Trouble { text });
+            self.events.send(SlotEvent::Problem { text });
         }
         Ok(())
     }
@@ -443,7 +443,7 @@ impl Slot {
         let ran_ms = report.ran_ms;
         let ended = |how: &str, message: String, parked: bool| {
             let (task, issue) = (task.id.to_string(), claimed.issue.clone());
-            self.news.tell(SlotEvent::Ended { task, issue, how: how.to_owned(), message, parked, ran_ms });
+            self.events.send(SlotEvent::Ended { task, issue, how: how.to_owned(), message, parked, ran_ms });
         };
         if let Some(order) = order.filter(|_| seen.ending == Ending::Stopped) {
             let (message, how) = (order.to_string(), if order.park { "parked" } else { "released" });
@@ -521,7 +521,7 @@ impl Slot {
         loop {
             match tell_store() {
                 Err(Error::Store(error)) if Instant::now() < until && !self.stop.load(Ordering::Relaxed) => {
-                    self.news.tell(SlotEvent::Trouble { text: error.to_string() });
+                    self.events.send(SlotEvent::Problem { text: error.to_string() });
                     self.rest_unless_stopped(rest);
                     rest = (rest * 2).min(LONGEST_REST);
                 }

@@ -24,7 +24,7 @@ pub(crate) use self::{
         Add, Close, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo,
         Restore, Undo,
     },
-    run::{Confine, Prime, Run, Sandboxed, Stop, Try},
+    run::{Prime, Run, SandboxMode, Sandboxed, Stop, Try},
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
     upkeep::{Backup, BackupCommand, Schema, WriteTo},

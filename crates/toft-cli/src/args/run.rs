@@ -58,7 +58,7 @@ pub(crate) struct Run {
     pub(crate) base: Option<String>,
     /// Restrict where the agent can write; offline also blocks the network
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "files")]
-    pub(crate) sandbox: Option<Confine>,
+    pub(crate) sandbox: Option<SandboxMode>,
     /// With --sandbox: additional directory that the agent may write to; repeatable
     #[arg(long, value_name = "PATH", requires = "sandbox")]
     pub(crate) allow: Vec<PathBuf>,
@@ -89,7 +89,7 @@ pub(crate) struct Stop {
 
 /// How tight a sandbox is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Confine {
+pub(crate) enum SandboxMode {
     /// Only the workspace is writable.
     Files,
     /// Also blocks the network.

@@ -17,9 +17,9 @@ use toft::{
 
 use super::{App, Done};
 use crate::{
-    args::{Confine, Prime, Run, Sandboxed, Stop},
+    args::{Prime, Run, SandboxMode, Sandboxed, Stop},
     exit::Failure,
-    render::{Primed, Stopped, Watch},
+    render::{Primed, RunProgress, Stopped},
 };
 
 pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
@@ -62,14 +62,14 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     toft.work().let_go_of_ended(&toft.located().agent)?;
     let before = failed_for_good(&toft)?;
     let shorten = |text: &str| if app.global.whole_ids { text.to_owned() } else { toft.shorten_ids(text) };
-    let mut watch = Watch::new(app.output, &shorten, fleet.names(), promise.as_deref());
+    let mut progress = RunProgress::new(app.output, &shorten, fleet.names(), promise.as_deref());
     show_life()?;
-    let troubled = fleet.run(orders()?, |news| watch.take(&news))?;
+    let troubled = fleet.run(orders()?, |event| progress.handle(&event))?;
     toft.work().let_go_of_ended(&toft.located().agent)?;
     let failed = failed_for_good(&toft)?;
-    watch.also_parked(failed.into_iter().filter(|(task, _)| !before.contains_key(task)));
-    watch.close();
-    match (troubled, watch.parked()) {
+    progress.also_parked(failed.into_iter().filter(|(task, _)| !before.contains_key(task)));
+    progress.close();
+    match (troubled, progress.parked()) {
         (false, 0) => Ok(ExitCode::SUCCESS),
         (true, _) => Err(Failure::stopped("a slot stopped", "its message is above")),
         (false, parked) => {
@@ -116,7 +116,7 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     if command.is_empty() {
         return Err(Failure::invalid("no command to run", "toft run --agent claude, or toft run -- COMMAND"));
     }
-    if args.sandbox == Some(Confine::Offline) && toft.located().store.file().is_none() {
+    if args.sandbox == Some(SandboxMode::Offline) && toft.located().store.file().is_none() {
         return Err(Failure::invalid(
             "with --sandbox=offline the command cannot reach the store, which is on a server",
             "use --sandbox",
@@ -125,7 +125,7 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     let sandbox = args.sandbox.map(|kind| {
         let own = recipe.into_iter().flat_map(|recipe| &recipe.writes).map(|dir| toft::home().join(dir));
         let writable = args.allow.iter().cloned().chain(own).collect();
-        Sandbox { writable, network: kind == Confine::Files, ..Sandbox::default() }
+        Sandbox { writable, network: kind == SandboxMode::Files, ..Sandbox::default() }
     });
     Ok(Rules {
         command,

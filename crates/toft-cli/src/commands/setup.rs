@@ -13,7 +13,7 @@ use crate::{
     args::Setup,
     exit::Failure,
     render::{GuardSet, Page, SetupShown},
-    setup::{self, Ground, Guard, HARNESSES, Harness, Stood},
+    setup::{self, Guard, GuardStatus, HARNESSES, Harness, SetupTarget},
 };
 
 /// Failures of hooks are reported for this long.
@@ -29,19 +29,19 @@ pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
             "toft setup --user writes to your home instead; -n shows what would change here",
         ));
     }
-    let ground = match args.user {
-        true => Ground::user(toft::home(), &toft::state_home()),
+    let target = match args.user {
+        true => SetupTarget::user(toft::home(), &toft::state_home()),
         false => project(&toft::locate(&app.config()?)?)?,
     };
-    let harnesses = chosen(args, &ground)?;
+    let harnesses = chosen(args, &target)?;
     let all = match args.remove {
-        true => setup::unwire(&ground, &harnesses)?,
-        false => setup::wire(&ground, &harnesses)?,
+        true => setup::unwire(&target, &harnesses)?,
+        false => setup::wire(&target, &harnesses)?,
     };
     let names: Vec<&str> = harnesses.iter().map(|harness| harness.title).collect();
     let write = !all.is_empty() && !args.dry_run && (args.yes || agreed(&all)?);
     if write {
-        setup::apply(&ground, &all, !args.remove)?;
+        setup::apply(&target, &all, !args.remove)?;
     }
     let store = toft::locate(&app.config()?).is_ok_and(|located| !located.store.missing());
     app.show(&SetupShown { all, names: names.join(", "), written: write, removed: args.remove, store })
@@ -73,14 +73,14 @@ fn guard(app: &App<'_>, args: &Setup) -> Done {
     app.show(&GuardSet { said, changes: guard.changes(args.remove), written: write })
 }
 
-fn project(located: &Located) -> Result<Ground, Failure> {
+fn project(located: &Located) -> Result<SetupTarget, Failure> {
     match &located.checkout {
-        Some(checkout) => Ok(Ground::project(checkout.root.clone(), &toft::state_home())),
+        Some(checkout) => Ok(SetupTarget::project(checkout.root.clone(), &toft::state_home())),
         None => Err(Failure::invalid("not in a checkout", "change to one, or run toft setup --user")),
     }
 }
 
-fn chosen(args: &Setup, ground: &Ground) -> Result<Vec<&'static Harness>, Failure> {
+fn chosen(args: &Setup, target: &SetupTarget) -> Result<Vec<&'static Harness>, Failure> {
     if args.all {
         return Ok(HARNESSES.iter().collect());
     }
@@ -94,7 +94,7 @@ fn chosen(args: &Setup, ground: &Ground) -> Result<Vec<&'static Harness>, Failur
     }
     if args.agents.is_empty() {
         // What was written once is taken away wherever it is.
-        chosen = if args.remove { HARNESSES.iter().collect() } else { setup::detected(ground, &toft::home()) };
+        chosen = if args.remove { HARNESSES.iter().collect() } else { setup::detected(target, &toft::home()) };
     }
     if chosen.is_empty() {
         return Err(Failure::nothing(
@@ -106,7 +106,7 @@ fn chosen(args: &Setup, ground: &Ground) -> Result<Vec<&'static Harness>, Failur
 }
 
 /// Asks the person at the terminal; without one, nobody agreed.
-fn agreed(all: &[setup::Changed]) -> Result<bool, Failure> {
+fn agreed(all: &[setup::FileChange]) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(false);
     }
@@ -131,7 +131,7 @@ pub(super) fn guarded(toft: &Toft) -> Result<Option<Check>, Failure> {
         return Ok(None);
     }
     let stood = setup::stand(checkout, false)?;
-    let health = if matches!(stood, Stood::Stands(_)) { Health::Ok } else { Health::Warn };
+    let health = if matches!(stood, GuardStatus::Installed(_)) { Health::Ok } else { Health::Warn };
     Ok(Some(Check { what: "guard before pushes".into(), health, seen: stood.explained() }))
 }
 
@@ -139,9 +139,9 @@ pub(super) fn guarded(toft: &Toft) -> Result<Option<Check>, Failure> {
 /// hooks all work, and one for each hook that does not.
 pub(super) fn hook_checks(located: &Located) -> Result<Vec<Check>, Failure> {
     let Some(checkout) = &located.checkout else { return Ok(Vec::new()) };
-    let grounds = [project(located)?, Ground::user(toft::home(), &toft::state_home())];
+    let targets = [project(located)?, SetupTarget::user(toft::home(), &toft::state_home())];
     let mut files: BTreeMap<(String, String), Vec<(Health, String)>> = BTreeMap::new();
-    for probe in setup::probes(&grounds)? {
+    for probe in setup::probes(&targets)? {
         let run = match probe.ours {
             true => probe.fire(&checkout.root, &checkout.state_dir()).map_err(|problem| (Health::Fail, problem)),
             false => Err((

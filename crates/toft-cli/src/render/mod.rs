@@ -44,7 +44,7 @@ pub(crate) use self::{
     page::Page,
     place::{Examined, Forgotten, Initialised, Place, Trusted},
     queries::{QueryForgotten, SavedQueries},
-    run::{Context, Primed, Stopped, TryShown, Watch},
+    run::{Context, Primed, RunProgress, Stopped, TryShown},
     setup::{GuardSet, SetupShown},
     share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
     state::StateValue,

@@ -14,7 +14,7 @@ use super::{
     View, data,
     page::{Ink, Page, clean},
 };
-use crate::setup::Stood;
+use crate::setup::GuardStatus;
 
 fn located(located: &Located) -> Value {
     let checkout = located.checkout.as_ref();
@@ -87,7 +87,7 @@ pub(crate) struct Initialised {
     /// Where new issues go, if they are private from now on.
     pub(crate) private: Option<PathBuf>,
     /// Whether pushes are guarded from now on, or why not.
-    pub(crate) guard: Option<Stood>,
+    pub(crate) guard: Option<GuardStatus>,
     /// Whoever works here may want them to be.
     pub(crate) hint: bool,
     /// A role or a place was chosen.

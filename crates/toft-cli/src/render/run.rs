@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use toft::{
     briefing::Prime,
     flow::{Attempt, AttemptResult},
-    runner::{News, Order, SlotEvent},
+    runner::{Order, RunnerEvent, SlotEvent},
     vcs::workspace::quoted,
     verbs::stop,
 };
@@ -18,12 +18,12 @@ use super::{
 };
 
 /// Follows a runner.
-pub(crate) struct Watch<'a> {
+pub(crate) struct RunProgress<'a> {
     output: &'a Output,
     /// Abbreviates the ids in a text.
     shorten: &'a dyn Fn(&str) -> String,
     names: Vec<String>,
-    live: Option<Live>,
+    live: Option<ProgressBars>,
     /// What each slot is on: its id and title.
     on: BTreeMap<usize, String>,
     /// The number of each slot's present attempt.
@@ -34,12 +34,12 @@ pub(crate) struct Watch<'a> {
 }
 
 /// Lines that are written over.
-struct Live {
+struct ProgressBars {
     all: MultiProgress,
     bars: Vec<ProgressBar>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> RunProgress<'a> {
     pub(crate) fn new(
         output: &'a Output,
         shorten: &'a dyn Fn(&str) -> String,
@@ -59,7 +59,7 @@ impl<'a> Watch<'a> {
                 bar
             });
             let bars = bars.collect();
-            Live { all, bars }
+            ProgressBars { all, bars }
         });
         let (on, attempts, counts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (names, parked) = (names.to_vec(), Vec::new());
@@ -71,40 +71,46 @@ impl<'a> Watch<'a> {
     }
 
     /// Shows what happened.
-    pub(crate) fn take(&mut self, news: &News) {
+    pub(crate) fn handle(&mut self, event: &RunnerEvent) {
         if self.output.machine() {
-            self.count(news);
+            self.count(event);
             let slot = |index: &usize| self.names[*index].clone();
-            let line = match news {
-                News::Slot(index, told) => json!({ "slot": slot(index), "news": told }),
-                News::Again(index) => json!({ "slot": slot(index), "news": { "told": "killed" } }),
-                News::Silent(index) => json!({ "slot": slot(index), "news": { "told": "silent" } }),
-                News::Over(index, why) => json!({ "slot": slot(index), "news": { "told": "over", "why": why } }),
-                News::Heard(order) => {
-                    json!({ "news": { "told": if *order == Order::Drain { "draining" } else { "stopping" } } })
+            let line = match event {
+                RunnerEvent::Slot(index, event) => json!({ "slot": slot(index), "event": event }),
+                RunnerEvent::SlotRestarted(index) => json!({ "slot": slot(index), "event": { "type": "restarted" } }),
+                RunnerEvent::SlotUnresponsive(index) => {
+                    json!({ "slot": slot(index), "event": { "type": "unresponsive" } })
+                }
+                RunnerEvent::SlotEnded(index, why) => {
+                    json!({ "slot": slot(index), "event": { "type": "slot_ended", "why": why } })
+                }
+                RunnerEvent::OrderReceived(order) => {
+                    json!({ "event": { "type": if *order == Order::Drain { "draining" } else { "stopping" } } })
                 }
             };
-            self.output.lines(&[json!({ "toft": 1, "kind": "news", "data": line }).to_string()]);
+            self.output.lines(&[json!({ "toft": 1, "kind": "run_event", "data": line }).to_string()]);
             return;
         }
-        match news {
-            News::Slot(index, told) => self.told(*index, told),
-            News::Again(index) => self.say(*index, "killed; restarting"),
-            News::Silent(index) => self.say(*index, "did not respond; killed with every process it had started"),
-            News::Over(index, Some(why)) => {
+        match event {
+            RunnerEvent::Slot(index, event) => self.show_slot_event(*index, event),
+            RunnerEvent::SlotRestarted(index) => self.say(*index, "killed; restarting"),
+            RunnerEvent::SlotUnresponsive(index) => {
+                self.say(*index, "did not respond; killed with every process it had started");
+            }
+            RunnerEvent::SlotEnded(index, Some(why)) => {
                 let first = why.trim().lines().next().unwrap_or_default();
                 self.say(*index, &format!("stopped: {first}"));
             }
-            News::Over(index, None) => self.quiet(*index, "finished"),
-            News::Heard(Order::Drain) => self
+            RunnerEvent::SlotEnded(index, None) => self.quiet(*index, "finished"),
+            RunnerEvent::OrderReceived(Order::Drain) => self
                 .line("Waiting for running agents to finish. Press Ctrl-C again to stop them and release their tasks."),
-            News::Heard(Order::Stop) => self.line("Stopping all agents."),
+            RunnerEvent::OrderReceived(Order::Stop) => self.line("Stopping all agents."),
         }
-        self.count(news);
+        self.count(event);
     }
 
-    fn count(&mut self, news: &News) {
-        if let News::Slot(_, SlotEvent::Ended { how, parked, task, issue, .. }) = news {
+    fn count(&mut self, event: &RunnerEvent) {
+        if let RunnerEvent::Slot(_, SlotEvent::Ended { how, parked, task, issue, .. }) = event {
             *self.counts.entry(how.clone()).or_default() += 1;
             if *parked {
                 park(&mut self.parked, task, shown_id(task, issue.as_deref()));
@@ -112,13 +118,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn told(&mut self, index: usize, told: &SlotEvent) {
-        match told {
+    fn show_slot_event(&mut self, index: usize, event: &SlotEvent) {
+        match event {
             // Signs of life are for the runner.
             SlotEvent::Alive { .. } => {}
             SlotEvent::Waiting if self.live.is_some() => self.quiet(index, "waiting for work"),
             SlotEvent::Waiting => self.say(index, "waiting for work"),
-            SlotEvent::Took { task, issue, title, attempt } => {
+            SlotEvent::Claimed { task, issue, title, attempt } => {
                 let id = shown_id(task, issue.as_deref());
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 let on = (self.shorten)(&format!("{id} {}{again}", short(title, 60)));
@@ -129,7 +135,7 @@ impl<'a> Watch<'a> {
                 self.on.insert(index, on);
                 self.attempts.insert(index, *attempt);
             }
-            SlotEvent::Step { text } | SlotEvent::Said { text } => {
+            SlotEvent::Step { text } | SlotEvent::Output { text } => {
                 let on = self.on.get(&index).cloned().unwrap_or_default();
                 self.quiet(index, &format!("{on}  {}", short(text, 200)));
             }
@@ -144,7 +150,7 @@ impl<'a> Watch<'a> {
                 let said = if message.is_empty() { String::new() } else { format!(": {}", short(message, 160)) };
                 self.line(&format!("{}  {how}  {id} after {seconds:.1} s{said}{gave_up}", self.names[index]));
             }
-            SlotEvent::Trouble { text } => self.say(index, text),
+            SlotEvent::Problem { text } => self.say(index, text),
         }
     }
 

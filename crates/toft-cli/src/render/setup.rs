@@ -7,11 +7,11 @@ use super::{
     View,
     page::{Ink, Page, clean},
 };
-use crate::setup::Changed;
+use crate::setup::FileChange;
 
 /// What was, or would be, written.
 pub(crate) struct SetupShown {
-    pub(crate) all: Vec<Changed>,
+    pub(crate) all: Vec<FileChange>,
     pub(crate) names: String,
     pub(crate) written: bool,
     pub(crate) removed: bool,
@@ -21,8 +21,8 @@ pub(crate) struct SetupShown {
 
 impl SetupShown {
     /// The differences.
-    pub(crate) fn diffs(all: &[Changed], page: &mut Page) {
-        for Changed { name, before, after, .. } in all {
+    pub(crate) fn diffs(all: &[FileChange], page: &mut Page) {
+        for FileChange { name, before, after, .. } in all {
             let what = match (before, after) {
                 (None, _) => "new",
                 (_, None) => "removed",
@@ -69,7 +69,7 @@ impl View for SetupShown {
             page.line("Nothing was written; use --yes to write these changes.");
             return;
         }
-        for Changed { name, before, after, .. } in &self.all {
+        for FileChange { name, before, after, .. } in &self.all {
             let what = match (before, after) {
                 (None, _) => "created",
                 (_, None) => "removed",

@@ -30,9 +30,9 @@ printf '%s' "$refs" | toft hook pre-push "$1" "$2" >&2
 
 /// Whether every push of a checkout is looked at.
 #[derive(Debug)]
-pub(crate) enum Stood {
+pub(crate) enum GuardStatus {
     /// The hook is there.
-    Stands(PathBuf),
+    Installed(PathBuf),
     /// A hook of the user's is there, and stays as it is.
     Yours(PathBuf),
     /// No hook is there.
@@ -43,11 +43,11 @@ pub(crate) enum Stood {
     NoHooks(Vcs),
 }
 
-impl Stood {
+impl GuardStatus {
     /// A word for it.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
-            Self::Stands(_) => "stands",
+            Self::Installed(_) => "installed",
             Self::Yours(_) => "hook_in_place",
             Self::Missing => "missing",
             Self::Elsewhere => "hooks_path",
@@ -59,7 +59,7 @@ impl Stood {
     pub(crate) fn explained(&self) -> String {
         let by_hand = "run `toft doctor --outgoing` before you push";
         match self {
-            Self::Stands(hook) => {
+            Self::Installed(hook) => {
                 format!("{} checks every push for private issues.", hook.display())
             }
             Self::Yours(hook) => format!(
@@ -78,23 +78,25 @@ impl Stood {
 }
 
 /// Looks whether pushes of a checkout are guarded; with `set_up`, installs the hook if nothing is in its place.
-pub(crate) fn stand(checkout: &Checkout, set_up: bool) -> Result<Stood, Failure> {
+pub(crate) fn stand(checkout: &Checkout, set_up: bool) -> Result<GuardStatus, Failure> {
     if checkout.vcs != Vcs::Git {
-        return Ok(Stood::NoHooks(checkout.vcs));
+        return Ok(GuardStatus::NoHooks(checkout.vcs));
     }
-    let Some(dir) = exchange::hooks_dir(checkout).map_err(toft::Error::from)? else { return Ok(Stood::Elsewhere) };
+    let Some(dir) = exchange::hooks_dir(checkout).map_err(toft::Error::from)? else {
+        return Ok(GuardStatus::Elsewhere);
+    };
     // A directory that core.hooksPath names may be in the working tree, or shared with other repositories.
     let (hook, own) = (dir.join(NAME), dir.starts_with(&checkout.common_dir));
     let guard = Guard::at(dir)?;
     match guard.hook {
-        Some(_) if guard.stands() => Ok(Stood::Stands(hook)),
-        Some(_) => Ok(Stood::Yours(hook)),
-        None if !own => Ok(Stood::Elsewhere),
+        Some(_) if guard.stands() => Ok(GuardStatus::Installed(hook)),
+        Some(_) => Ok(GuardStatus::Yours(hook)),
+        None if !own => Ok(GuardStatus::Elsewhere),
         None if set_up => {
             guard.apply(false)?;
-            Ok(Stood::Stands(hook))
+            Ok(GuardStatus::Installed(hook))
         }
-        None => Ok(Stood::Missing),
+        None => Ok(GuardStatus::Missing),
     }
 }
 

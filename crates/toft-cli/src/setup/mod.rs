@@ -15,7 +15,7 @@ use std::{
 };
 
 pub(crate) use self::{
-    guard::{Guard, Stood, stand},
+    guard::{Guard, GuardStatus, stand},
     harness::{Dialect, HARNESSES, Harness},
     probe::{answer_probe, probes},
 };
@@ -30,7 +30,7 @@ const LARGEST: u64 = 8 << 20;
 
 /// Where files are written.
 #[derive(Clone, Debug)]
-pub(crate) struct Ground {
+pub(crate) struct SetupTarget {
     /// The checkout, or the user's home.
     root: PathBuf,
     /// Where what was there before is remembered.
@@ -38,7 +38,7 @@ pub(crate) struct Ground {
     user: bool,
 }
 
-impl Ground {
+impl SetupTarget {
     /// Files in a checkout.
     pub(crate) fn project(root: PathBuf, state: &Path) -> Self {
         Self { root, records: state.join("setup"), user: false }
@@ -75,7 +75,7 @@ impl Ground {
 
 /// One file that changes.
 #[derive(Clone, Debug)]
-pub(crate) struct Changed {
+pub(crate) struct FileChange {
     pub(crate) path: PathBuf,
     /// As people call it.
     pub(crate) name: String,
@@ -86,31 +86,31 @@ pub(crate) struct Changed {
 }
 
 /// The harnesses that seem to be used here.
-pub(crate) fn detected(ground: &Ground, home: &Path) -> Vec<&'static Harness> {
-    HARNESSES.iter().filter(|harness| harness.is_used(&ground.root, home)).collect()
+pub(crate) fn detected(target: &SetupTarget, home: &Path) -> Vec<&'static Harness> {
+    HARNESSES.iter().filter(|harness| harness.is_used(&target.root, home)).collect()
 }
 
 /// What writing for these harnesses would change.
-pub(crate) fn wire(ground: &Ground, harnesses: &[&Harness]) -> Result<Vec<Changed>, Failure> {
-    changes(ground, harnesses, edit::add)
+pub(crate) fn wire(target: &SetupTarget, harnesses: &[&Harness]) -> Result<Vec<FileChange>, Failure> {
+    changes(target, harnesses, edit::add)
 }
 
 /// What taking everything away again would change. What nobody touched since becomes what it was, byte for byte; of the
 /// rest only what is toft's goes.
-pub(crate) fn unwire(ground: &Ground, harnesses: &[&Harness]) -> Result<Vec<Changed>, Failure> {
-    let records = Records::at(&ground.records);
-    let mut all = changes(ground, harnesses, |text, change| Ok(edit::take(text, change)))?;
+pub(crate) fn unwire(target: &SetupTarget, harnesses: &[&Harness]) -> Result<Vec<FileChange>, Failure> {
+    let records = Records::at(&target.records);
+    let mut all = changes(target, harnesses, |text, change| Ok(edit::take(text, change)))?;
     // A file whose last piece went may have been ours, or empty before.
-    let touched = pieces(ground, harnesses).into_iter().map(|(name, _)| name);
+    let touched = pieces(target, harnesses).into_iter().map(|(name, _)| name);
     let mut names: Vec<String> = touched.collect();
     names.dedup();
     for name in names {
-        let path = ground.real(&name)?;
+        let path = target.real(&name)?;
         let Some(before) = records.before(&path, read(&path)?.as_deref()) else { continue };
         let now = read(&path)?;
         all.retain(|changed| changed.path != path);
         if before != now {
-            all.push(Changed { path, name, before: now, after: before });
+            all.push(FileChange { path, name, before: now, after: before });
         }
     }
     all.sort_by(|one, other| one.name.cmp(&other.name));
@@ -118,10 +118,10 @@ pub(crate) fn unwire(ground: &Ground, harnesses: &[&Harness]) -> Result<Vec<Chan
 }
 
 /// Writes what was shown.
-pub(crate) fn apply(ground: &Ground, all: &[Changed], wiring: bool) -> Result<(), Failure> {
-    let records = Records::at(&ground.records);
+pub(crate) fn apply(target: &SetupTarget, all: &[FileChange], wiring: bool) -> Result<(), Failure> {
+    let records = Records::at(&target.records);
     let every: Vec<&Harness> = HARNESSES.iter().collect();
-    let pieces = pieces(ground, &every);
+    let pieces = pieces(target, &every);
     for changed in all {
         let now = read(&changed.path)?;
         if now != changed.before {
@@ -137,7 +137,7 @@ pub(crate) fn apply(ground: &Ground, all: &[Changed], wiring: bool) -> Result<()
         }
         match &changed.after {
             Some(text) => record::write(&changed.path, text, false)?,
-            None => record::remove(&changed.path, &ground.root)?,
+            None => record::remove(&changed.path, &target.root)?,
         }
         if !wiring {
             records.forget(&changed.path)?;
@@ -146,11 +146,11 @@ pub(crate) fn apply(ground: &Ground, all: &[Changed], wiring: bool) -> Result<()
     Ok(())
 }
 
-fn pieces(ground: &Ground, harnesses: &[&Harness]) -> Vec<(String, Change)> {
+fn pieces(target: &SetupTarget, harnesses: &[&Harness]) -> Vec<(String, Change)> {
     let mut all: Vec<(String, Change)> = Vec::new();
     for harness in harnesses {
         for Piece { project, user, change } in harness.pieces() {
-            let name = if ground.user { user } else { project };
+            let name = if target.user { user } else { project };
             // Several read the same file.
             if let Some(name) = name
                 && !all.iter().any(|(known, same)| *known == name && *same == change)
@@ -164,13 +164,13 @@ fn pieces(ground: &Ground, harnesses: &[&Harness]) -> Vec<(String, Change)> {
 }
 
 fn changes(
-    ground: &Ground,
+    target: &SetupTarget,
     harnesses: &[&Harness],
     edit: impl Fn(Option<&str>, &Change) -> Result<Option<String>, String>,
-) -> Result<Vec<Changed>, Failure> {
-    let mut all: Vec<Changed> = Vec::new();
-    for (name, change) in pieces(ground, harnesses) {
-        let path = ground.real(&name)?;
+) -> Result<Vec<FileChange>, Failure> {
+    let mut all: Vec<FileChange> = Vec::new();
+    for (name, change) in pieces(target, harnesses) {
+        let path = target.real(&name)?;
         let known = all.iter().position(|changed| changed.path == path);
         let before = match known {
             Some(at) => all[at].before.clone(),
@@ -179,7 +179,7 @@ fn changes(
         let now = known.map_or_else(|| before.clone(), |at| all[at].after.clone());
         if let (Change::Whole(whole), Some(text)) = (&change, &now)
             && text != whole
-            && Records::at(&ground.records).before(&path, Some(text)).is_none()
+            && Records::at(&target.records).before(&path, Some(text)).is_none()
         {
             // Somebody's own file of that name stays theirs.
             continue;
@@ -192,7 +192,7 @@ fn changes(
         })?;
         match known {
             Some(at) => all[at].after = after,
-            None => all.push(Changed { path, name, before, after }),
+            None => all.push(FileChange { path, name, before, after }),
         }
     }
     all.retain(|changed| changed.before != changed.after);

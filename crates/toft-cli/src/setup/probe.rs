@@ -9,7 +9,7 @@ use jsonc_parser::{ParseOptions, cst::CstRootNode};
 use serde_json::{Value, json};
 
 use super::{
-    Ground, HARNESSES,
+    HARNESSES, SetupTarget,
     harness::{Harness, command},
     read,
 };
@@ -28,13 +28,13 @@ pub(crate) struct Probe {
 }
 
 /// Every hook command that is written down for this checkout and this user.
-pub(crate) fn probes(grounds: &[Ground]) -> Result<Vec<Probe>, Failure> {
+pub(crate) fn probes(targets: &[SetupTarget]) -> Result<Vec<Probe>, Failure> {
     let mut found = Vec::new();
     for harness in &HARNESSES {
-        for ground in grounds {
+        for target in targets {
             let (project, user) = harness.hook_files();
-            let Some(name) = (if ground.user { user } else { Some(project) }) else { continue };
-            let path = ground.root.join(name);
+            let Some(name) = (if target.user { user } else { Some(project) }) else { continue };
+            let path = target.root.join(name);
             let Some(text) = read(&path)? else { continue };
             for command in commands_in(&text, harness) {
                 let (file, ours) = (path.display().to_string(), harness.wrote(&command));

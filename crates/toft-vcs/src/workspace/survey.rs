@@ -10,7 +10,9 @@ use std::{
 
 use toft_core::workspace::{Left, Survey, Workspace, WorkspaceKind};
 
-use super::{Stand, WorkspaceBackend, WorkspaceError, git::git_dir, landed, look::Aid, overlay, remove, walk};
+use super::{
+    Stand, WorkspaceBackend, WorkspaceError, git::git_dir, landed, look::SurveyContext, overlay, remove, walk,
+};
 use crate::{git_run::Git, git_view::plain_file};
 
 /// A single ignored file up to this size counts as a setting. Larger files, and directories, count as artefacts.
@@ -228,7 +230,7 @@ pub(super) fn doing(git_dir: &Path) -> Option<&'static str> {
 
 pub(super) fn survey(backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path) -> Result<Survey, WorkspaceError> {
     let refs = backend.refs()?;
-    Ok(survey_with(backend, workspace, dir, &mut Aid::fresh(backend, workspace, dir, &refs))?.0)
+    Ok(survey_with(backend, workspace, dir, &mut SurveyContext::fresh(backend, workspace, dir, &refs))?.0)
 }
 
 /// The same with cached inputs; also returns git's status.
@@ -236,7 +238,7 @@ pub(super) fn survey_with(
     backend: &WorkspaceBackend,
     workspace: &Workspace,
     dir: &Path,
-    aid: &mut Aid<'_>,
+    aid: &mut SurveyContext<'_>,
 ) -> Result<(Survey, Status), WorkspaceError> {
     let git = aid.git(backend, workspace, dir)?;
     let own = git.git_dir();
@@ -565,7 +567,7 @@ pub(super) fn missing(backend: &WorkspaceBackend, workspace: &Workspace, own: &P
         status.staged = staged.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect();
     }
     let refs = backend.refs()?;
-    let landing = landed::look(backend, &git, workspace, &status, &mut Aid::none(&refs))?;
+    let landing = landed::look(backend, &git, workspace, &status, &mut SurveyContext::none(&refs))?;
     let stuck = status.head.is_none().then(|| "it is on a branch that has no commit".to_owned());
     Ok(Survey {
         staged: status.staged.len(),

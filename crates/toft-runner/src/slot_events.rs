@@ -11,50 +11,50 @@ use std::{
 use super::SlotEvent;
 
 /// How long a slot that ends waits until its last events are written.
-const LAST_NEWS: Duration = Duration::from_secs(2);
+const LAST_EVENTS: Duration = Duration::from_secs(2);
 /// How often this is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The sender of events.
 #[derive(Clone)]
-pub(super) struct NewsSender {
+pub(super) struct SlotEventSender {
     queue: Sender<Option<SlotEvent>>,
 }
 
 /// The thread that writes.
-pub(super) struct NewsWriter {
+pub(super) struct SlotEventWriter {
     queue: Sender<Option<SlotEvent>>,
     thread: JoinHandle<()>,
 }
 
 /// Opens the channel to the runner: standard output.
-pub(super) fn open() -> (NewsSender, NewsWriter) {
-    let (queue, news) = mpsc::channel::<Option<SlotEvent>>();
+pub(super) fn open() -> (SlotEventSender, SlotEventWriter) {
+    let (queue, events) = mpsc::channel::<Option<SlotEvent>>();
     let thread = thread::spawn(move || {
         let mut out = std::io::stdout();
-        for told in news.into_iter().map_while(|told| told) {
+        for told in events.into_iter().map_while(|told| told) {
             // If nobody listens, the runner is gone, which its other pipe says too.
             if let Ok(line) = serde_json::to_string(&told) {
                 let _ = writeln!(out, "{line}").and_then(|()| out.flush());
             }
         }
     });
-    (NewsSender { queue: queue.clone() }, NewsWriter { queue, thread })
+    (SlotEventSender { queue: queue.clone() }, SlotEventWriter { queue, thread })
 }
 
-impl NewsSender {
-    pub(super) fn tell(&self, told: SlotEvent) {
+impl SlotEventSender {
+    pub(super) fn send(&self, event: SlotEvent) {
         // The writer ends last.
-        let _ = self.queue.send(Some(told));
+        let _ = self.queue.send(Some(event));
     }
 }
 
-impl NewsWriter {
+impl SlotEventWriter {
     /// Waits a short time until all events are written.
     pub(super) fn close(self) {
         // One that ended already needs no telling.
         let _ = self.queue.send(None);
-        let until = Instant::now() + LAST_NEWS;
+        let until = Instant::now() + LAST_EVENTS;
         while !self.thread.is_finished() && Instant::now() < until {
             thread::sleep(LOOK);
         }
