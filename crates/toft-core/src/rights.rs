@@ -220,7 +220,7 @@ mod tests {
         let said = Refusal::NotAllowed { agent: agent.clone(), role, action: Action::Abandon }.to_string();
         assert_eq!(said, "worker `kim` may not abandon a workflow; a coordinator or a human may");
         let said = Refusal::NotAllowed { agent, role, action: Action::ChangeRole }.to_string();
-        assert_eq!(said, "worker `kim` may not change the role of an agent; only a person may");
+        assert_eq!(said, "worker `kim` may not change the role of an agent; only a human may");
         assert_eq!(table().lines().count(), Action::ALL.len() + 1);
     }
 }
