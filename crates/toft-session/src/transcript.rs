@@ -11,7 +11,7 @@ const TELLING: [&str; 10] =
 
 /// A part of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum TranscriptEntry {
     /// What the agent says.
     Message(String),
     /// A tool that it uses, and on what.
@@ -22,7 +22,7 @@ pub enum Entry {
     Problem(String),
 }
 
-impl Entry {
+impl TranscriptEntry {
     /// The entry in one line, for a place where only the present counts.
     pub fn line(&self) -> String {
         let first = |text: &str| text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("").to_owned();
@@ -38,7 +38,7 @@ impl Entry {
 
 /// The entries of a line of output. `None` if it is not a line of a known stream; empty if it says nothing that a
 /// person would read.
-pub fn entries(line: &str) -> Option<Vec<Entry>> {
+pub fn entries(line: &str) -> Option<Vec<TranscriptEntry>> {
     if !line.starts_with('{') {
         return None;
     }
@@ -64,7 +64,7 @@ pub fn entries(line: &str) -> Option<Vec<Entry>> {
 }
 
 /// The blocks of a message of Claude Code.
-fn content(blocks: &Value, from_tools: bool, entries: &mut Vec<Entry>) {
+fn content(blocks: &Value, from_tools: bool, entries: &mut Vec<TranscriptEntry>) {
     for block in blocks.as_array().into_iter().flatten() {
         match block["type"].as_str() {
             Some("text") if !from_tools => message(&block["text"], entries),
@@ -76,11 +76,11 @@ fn content(blocks: &Value, from_tools: bool, entries: &mut Vec<Entry>) {
 }
 
 /// An item of Codex: a command is told when it starts, its output when it ends.
-fn item(item: &Value, started: bool, entries: &mut Vec<Entry>) {
+fn item(item: &Value, started: bool, entries: &mut Vec<TranscriptEntry>) {
     match item["type"].as_str() {
         Some("command_execution") if started => {
             let on = unwrapped(item["command"].as_str().unwrap_or_default()).to_owned();
-            entries.push(Entry::Tool { name: "shell".to_owned(), on });
+            entries.push(TranscriptEntry::Tool { name: "shell".to_owned(), on });
         }
         Some("command_execution") => result(&item["aggregated_output"], entries),
         Some("mcp_tool_call") if started => entries.push(tool(&item["tool"], &item["arguments"])),
@@ -103,36 +103,36 @@ fn unwrapped(command: &str) -> &str {
     quoted('\'').or(quoted('"')).unwrap_or(inner)
 }
 
-fn message(text: &Value, entries: &mut Vec<Entry>) {
+fn message(text: &Value, entries: &mut Vec<TranscriptEntry>) {
     if let Some(text) = text.as_str().map(str::trim).filter(|text| !text.is_empty()) {
-        entries.push(Entry::Message(text.to_owned()));
+        entries.push(TranscriptEntry::Message(text.to_owned()));
     }
 }
 
-fn problem(text: &Value, or: &Value, entries: &mut Vec<Entry>) {
+fn problem(text: &Value, or: &Value, entries: &mut Vec<TranscriptEntry>) {
     if let Some(text) = text.as_str().or(or.as_str()) {
-        entries.push(Entry::Problem(text.trim().to_owned()));
+        entries.push(TranscriptEntry::Problem(text.trim().to_owned()));
     }
 }
 
-fn tool(name: &Value, input: &Value) -> Entry {
+fn tool(name: &Value, input: &Value) -> TranscriptEntry {
     let on = TELLING.iter().find_map(|&name| match &input[name] {
         Value::String(text) => Some(text.clone()),
         Value::Array(words) => Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
         _ => None,
     });
-    Entry::Tool { name: name.as_str().unwrap_or("tool").to_owned(), on: on.unwrap_or_default() }
+    TranscriptEntry::Tool { name: name.as_str().unwrap_or("tool").to_owned(), on: on.unwrap_or_default() }
 }
 
 /// The answer of a tool: a text, or blocks of text.
-fn result(output: &Value, entries: &mut Vec<Entry>) {
+fn result(output: &Value, entries: &mut Vec<TranscriptEntry>) {
     let text = match output {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n"),
         _ => return,
     };
     if !text.trim().is_empty() {
-        entries.push(Entry::Result(text.trim_end().to_owned()));
+        entries.push(TranscriptEntry::Result(text.trim_end().to_owned()));
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &str) -> Vec<String> {
-        entries(text).unwrap().iter().map(Entry::line).collect()
+        entries(text).unwrap().iter().map(TranscriptEntry::line).collect()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use serde_json::Value;
-use toft::transcript::{self, Entry};
+use toft::transcript::{self, TranscriptEntry};
 
 use super::{
     View, data,
@@ -60,10 +60,10 @@ fn told(page: &mut Page, line: &str) {
     };
     for entry in entries {
         match entry {
-            Entry::Message(text) => lines(page, &at, "", &text, usize::MAX),
-            Entry::Tool { name, on } => lines(page, &at, &format!("{}: ", clean(&name)), &on, usize::MAX),
-            Entry::Result(text) => lines(page, &at, "→ ", &text, MAX_RESULT_LINES),
-            Entry::Problem(text) => lines(page, &at, "error: ", &text, usize::MAX),
+            TranscriptEntry::Message(text) => lines(page, &at, "", &text, usize::MAX),
+            TranscriptEntry::Tool { name, on } => lines(page, &at, &format!("{}: ", clean(&name)), &on, usize::MAX),
+            TranscriptEntry::Result(text) => lines(page, &at, "→ ", &text, MAX_RESULT_LINES),
+            TranscriptEntry::Problem(text) => lines(page, &at, "error: ", &text, usize::MAX),
         }
     }
 }
