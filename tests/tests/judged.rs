@@ -89,9 +89,15 @@ fn a_command_that_cannot_be_started_costs_the_task_nothing() {
     let (home, repo) = started(&["One"]);
     let said = home.toft(&repo, &["run", "--until-idle", "--", "no-such-agent"]).fails(2);
     assert!(said.contains("program `no-such-agent` was not found"), "{said}");
-    let said = home.toft(&repo, &["run", "--until-idle", "--", "./only-in-a-workspace"]);
+    for missing in ["./missing", "/no/such/agent"] {
+        let said = home.toft(&repo, &["run", "--until-idle", "--", missing]).fails(2);
+        assert!(said.contains(&format!("program `{missing}` was not found")), "{said}");
+    }
+    // It is there, and cannot be started.
+    fs::write(repo.join("text"), "no program\n").unwrap();
+    let said = home.toft(&repo, &["run", "--until-idle", "--", "./text"]);
     assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.out.contains("could not start `./only-in-a-workspace`"), "{said:?}");
+    assert!(said.out.contains("could not start"), "{said:?}");
     let ready = data(&home, &repo, &["ready"]);
     assert_eq!(ready.as_array().unwrap().len(), 1, "{ready}");
     assert_eq!(ready[0]["attempt"], 0, "{ready}");

@@ -239,6 +239,32 @@ fn a_claim_in_a_store_that_two_clones_share_is_one_claim() {
     }
 }
 
+/// One person on two machines, each with a store of its own outside of the clone.
+#[test]
+fn a_claim_in_two_stores_is_told_though_one_person_made_both() {
+    let mut home = Home::new();
+    let remote = Vcs::Git.remote(&home, "remote");
+    let stores = ["one.db", "two.db"].map(|name| home.path().join(name).display().to_string());
+    home.use_store(&stores[0]);
+    let a = Vcs::Git.clone(&home, &remote, "a");
+    home.run(&a, "git", &["commit", "-q", "--allow-empty", "-m", "first"]);
+    home.run(&a, "git", &["push", "-q", "origin", "HEAD"]);
+    home.toft(&a, &["init"]).ok();
+    let id = add(&home, &a, &["Contested"]);
+    home.toft(&a, &["sync"]).ok();
+    home.use_store(&stores[1]);
+    let b = Vcs::Git.clone(&home, &remote, "b");
+    home.toft(&b, &["init"]).ok();
+    home.toft(&b, &["sync"]).ok();
+    home.toft(&b, &["claim", &id]).ok();
+    home.use_store(&stores[0]);
+    home.toft(&a, &["claim", &id]).ok();
+    home.toft(&a, &["sync"]).ok();
+    home.use_store(&stores[1]);
+    let said = home.toft(&b, &["sync"]);
+    assert!(format!("{}{}", said.out, said.err).contains("is claimed twice"), "{said:?}");
+}
+
 #[test]
 fn two_clones_that_claimed_the_same_issue_are_both_told() {
     for (first, names) in [("a", ["kim", "lee"]), ("b", ["kim", "lee"]), ("a", ["same", "same"])] {

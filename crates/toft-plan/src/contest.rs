@@ -28,8 +28,9 @@ impl Plan<'_> {
         let mut still_held = false;
         for line in lines.iter().filter(|(id, _)| open.contains(*id)).flat_map(|(_, lines)| lines) {
             let written_there = self.status_from_elsewhere(&line.record)?;
-            let own_store = self.session.located().own_store();
-            let request = contest::Request { issue: issue_of(&line.record)?, written_there, own_store };
+            let status = line.record.registers().get(&Key::field("status"));
+            let replica = status.map(|register| register.clock.replica.to_string());
+            let request = contest::Request { issue: issue_of(&line.record)?, written_there, replica };
             match self.session.perform(request)? {
                 Outcome::Known => {}
                 Outcome::StillHeld => still_held = true,

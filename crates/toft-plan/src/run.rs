@@ -5,7 +5,9 @@ use toft_core::{
     issue::edit,
     refusal::Refusal,
     verbs::{
-        claim, flow,
+        claim,
+        contest::REPLICA,
+        flow,
         issue::{News, On, OnIt, Pending, Told},
     },
 };
@@ -116,7 +118,10 @@ impl Plan<'_> {
             (WorkflowStatus::Abandoned, _) | (_, None) => Ok(edit::give_back(issue)),
             (_, Some(holder)) => Ok(edit::start(issue, self.name_of(holder))),
         })?;
-        let (noted, epics) = (noted(&wrote), self.follow_epics(std::slice::from_ref(&wrote)));
+        let (mut noted, epics) = (noted(&wrote), self.follow_epics(std::slice::from_ref(&wrote)));
+        if let Some(noted) = &mut noted {
+            noted.detail[REPLICA] = self.replica()?.to_string().into();
+        }
         self.session.perform_as("toft", None, Told { news, noted, epics })
     }
 }

@@ -494,7 +494,12 @@ impl Plan<'_> {
             verbatim.into_iter().for_each(|line| draft.keep(line));
             Ok((draft.changes(), draft.parents()?))
         };
-        let (changed, epics) = if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) }?;
+        let written = if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) };
+        if written.is_err() {
+            // Nobody asks about them again.
+            contests.iter().for_each(|contest| self.session.note(contest.to_string()));
+        }
+        let (changed, epics) = written?;
         // Two clones may each have closed one of the last two parts. Who keeps the ledger closes their epic.
         if !try_only && !ledger.kept_by_others && !ledger.read_only {
             self.note_with("issue.followed", Vec::new(), self.follow_each(epics));

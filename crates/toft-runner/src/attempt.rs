@@ -22,6 +22,7 @@ use toft_session::{
     engine::Home,
     error::{Error, io as failed},
     keep::{Keeping, clock},
+    locate::Located,
     mask::Mask,
     person,
     recipe::filled,
@@ -194,7 +195,7 @@ impl AttemptRun<'_> {
     fn command(&self, brief: &str, files: &Files) -> Result<Vec<String>, Error> {
         let located = self.work.located();
         let common = located.checkout.as_ref().map(|checkout| checkout.common_dir.clone()).unwrap_or_default();
-        let command = filled(&self.rules.command, brief, &common, &directories(self.writable(files, &[])?));
+        let command = filled(&self.rules.command, brief, &common, &directories(self.writable(files, &[])?, located));
         let Some(sandbox) = &self.rules.sandbox else { return Ok(command) };
         let kind = sandbox.kind()?;
         let program = std::env::current_exe().map_err(failed("find", Path::new("toft")))?;
@@ -329,11 +330,13 @@ fn ending(status: std::process::ExitStatus) -> Ending {
     Ending::Exited(status.code().unwrap_or(-1))
 }
 
-/// The directories of paths that exist, for sandboxes that know no files; none that is inside of another.
-fn directories(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+/// The directories of paths that exist, for sandboxes that know no files; none that is inside of another. A file stands
+/// for its directory only where that is toft's own in the repository: around a store elsewhere there are a user's files.
+fn directories(paths: Vec<PathBuf>, located: &Located) -> Vec<PathBuf> {
+    let own = located.checkout.as_ref().map(|checkout| checkout.state_dir());
     let dir = |path: PathBuf| match path.is_dir() {
         true => Some(path),
-        false => path.parent().filter(|_| path.exists()).map(Path::to_owned),
+        false => path.parent().filter(|dir| path.exists() && own.as_deref() == Some(*dir)).map(Path::to_owned),
     };
     let mut dirs: Vec<PathBuf> = paths.into_iter().filter_map(dir).collect();
     dirs.sort();

@@ -162,8 +162,7 @@ pub fn ignores_hang_up() -> bool {
 pub fn can_start(program: &str) -> bool {
     let path = Path::new(program);
     if path.components().count() > 1 {
-        // One that is named from a workspace may be there.
-        return path.is_relative() || path.is_file();
+        return path.is_file();
     }
     let dirs = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&dirs).any(|dir| dir.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)).is_file())

@@ -202,7 +202,7 @@ impl RecordWriter {
             let text = match transcript::entries(trimmed) {
                 None => text,
                 Some(entries) => match entries.last() {
-                    Some(entry) => entry.line(),
+                    Some(entry) => self.mask.mask(&entry.line()),
                     None => return,
                 },
             };

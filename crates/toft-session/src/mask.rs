@@ -47,9 +47,13 @@ impl Mask {
     }
 
     fn of(values: impl IntoIterator<Item = String>, passwords: Vec<String>) -> Self {
-        // A value is said line by line, and in JSON with its slashes marked.
+        // A value is said line by line, and in JSON with quotes, backslashes and perhaps slashes marked.
         let lines = values.into_iter().flat_map(|value| value.lines().map(str::to_owned).collect::<Vec<_>>());
-        let forms = lines.flat_map(|line| [line.replace('/', "\\/"), line]);
+        let in_json = |line: &str| {
+            let quoted = serde_json::Value::from(line).to_string();
+            quoted[1..quoted.len() - 1].to_owned()
+        };
+        let forms = lines.flat_map(|line| [line.replace('/', "\\/"), in_json(&line), line]);
         let values = forms.filter(|value| value.trim().len() >= SHORTEST);
         let passwords = passwords.into_iter().filter(|password| password.len() >= SHORTEST_PASSWORD);
         Self { finder: Finder::with_values(values.chain(passwords)) }

@@ -63,6 +63,7 @@ pub fn filled(command: &[String], brief: &str, repository: &Path, writable: &[Pa
         match word.as_str() {
             BRIEF => words.push(brief.to_owned()),
             word if word.contains(WRITABLE) => {
+                let word = word.replace(REPOSITORY, &shown(repository));
                 words.extend(writable.iter().map(|path| word.replace(WRITABLE, &shown(path))));
             }
             word => words.push(word.replace(REPOSITORY, &shown(repository))),

@@ -14,6 +14,8 @@ const TELLING: [&str; 10] =
 pub enum TranscriptEntry {
     /// What the agent says.
     Message(String),
+    /// A part of a message that goes on in the next line.
+    Part(String),
     /// A tool that it uses, and on what.
     Tool { name: String, on: String },
     /// What a tool answered.
@@ -27,7 +29,7 @@ impl TranscriptEntry {
     pub fn line(&self) -> String {
         let first = |text: &str| text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("").to_owned();
         match self {
-            Self::Message(text) => first(text),
+            Self::Message(text) | Self::Part(text) => first(text),
             Self::Tool { name, on } if on.is_empty() => name.clone(),
             Self::Tool { name, on } => format!("{name}: {}", first(on)),
             Self::Result(text) => format!("→ {}", first(text)),
@@ -47,9 +49,15 @@ pub fn entries(line: &str) -> Option<Vec<TranscriptEntry>> {
     let mut entries = Vec::new();
     match kind {
         "assistant" | "user" => content(&value["message"]["content"], kind == "user", &mut entries),
+        "message" if value["role"] == "assistant" && value["delta"] == true => {
+            entries.extend(value["content"].as_str().map(|text| TranscriptEntry::Part(text.to_owned())));
+        }
         "message" if value["role"] == "assistant" => message(&value["content"], &mut entries),
         "tool_use" if value["tool_name"].is_string() => entries.push(tool(&value["tool_name"], &value["parameters"])),
         "tool_use" => entries.push(tool(&value["part"]["tool"], &value["part"]["state"]["input"])),
+        "result" | "tool_result" if value["status"] == "error" => {
+            problem(&value["error"]["message"], &value["output"], &mut entries);
+        }
         "tool_result" => result(&value["output"], &mut entries),
         "text" => message(&value["part"]["text"], &mut entries),
         "error" => problem(&value["error"]["message"], &value["message"], &mut entries),
@@ -60,7 +68,14 @@ pub fn entries(line: &str) -> Option<Vec<TranscriptEntry>> {
         | "item.updated" | "step_start" | "step_finish" | "rate_limit_event" | "stream_event" => {}
         _ => return None,
     }
-    Some(entries)
+    // A failure whose reason is elsewhere in the line is shown as it is.
+    let failed = ["error", "turn.failed"].contains(&kind)
+        || value["is_error"] == true
+        || [&value["status"], &value["item"]["status"]]
+            .iter()
+            .any(|status| ["error", "failed"].iter().any(|word| *status == word))
+        || value["level"].is_string();
+    (!failed || !entries.is_empty()).then_some(entries)
 }
 
 /// The blocks of a message of Claude Code.
@@ -171,6 +186,15 @@ mod tests {
         for unknown in ["plain text", "{broken", r#"{"a":1}"#, r#"{"type":"of the future"}"#, "[1]"] {
             assert_eq!(entries(unknown), None, "{unknown}");
         }
+        for hidden in [
+            r#"{"type":"error","error":{"name":"APIError","data":{"message":"quota exceeded"}}}"#,
+            r#"{"type":"result","is_error":true,"subtype":"error_max_turns","errors":["x"]}"#,
+            r#"{"type":"item.completed","item":{"type":"command_execution","status":"failed","exit_code":1,"aggregated_output":""}}"#,
+            r#"{"type":"system","level":"fatal","text":"no disk"}"#,
+        ] {
+            assert_eq!(entries(hidden), None, "{hidden}");
+        }
         assert_eq!(lines(r#"{"type":"result","is_error":true,"result":"no credit"}"#), ["error: no credit"]);
+        assert_eq!(lines(r#"{"type":"result","status":"error","error":{"message":"bad key"}}"#), ["error: bad key"]);
     }
 }

@@ -35,7 +35,7 @@ const HOOK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The log of failures, below the state directory of a checkout; `toft doctor` reads it.
 pub(super) const HOOK_LOG: &str = "hooks.log";
 /// Maximum size of the log of failures.
-const MAX_LOG_BYTES: u64 = 64 << 10;
+pub(super) const MAX_LOG_BYTES: u64 = 64 << 10;
 
 /// Whatever happens, the harness goes on as if nothing had.
 pub(super) fn hook(app: &App<'_>, args: &Hook) -> Done {
@@ -206,13 +206,19 @@ fn spoken(dialect: Dialect, event: &str, Reply { context, hold_on }: Reply) -> S
 fn note(app: &App<'_>, text: &str) {
     let located = app.config().ok().and_then(|config| toft::locate(&config).ok());
     if let Some(checkout) = located.and_then(|located| located.checkout) {
-        append(&checkout.state_dir().join(HOOK_LOG), text);
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+        append(&checkout.state_dir().join(HOOK_LOG), &format!("{now} {text}"));
     }
 }
 
 /// Adds a line to a log, which begins again when it is too long.
 fn append(path: &Path, text: &str) {
-    if fs::metadata(path).is_ok_and(|meta| meta.len() > MAX_LOG_BYTES) {
+    let meta = fs::symlink_metadata(path);
+    if meta.as_ref().is_ok_and(|meta| !meta.is_file()) {
+        // A pipe would keep the harness waiting, and a link may lead anywhere.
+        return;
+    }
+    if meta.is_ok_and(|meta| meta.len() > MAX_LOG_BYTES) {
         // The newest is worth more than the oldest.
         let _ = fs::remove_file(path);
     }

@@ -52,8 +52,6 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
             )),
         };
     }
-    // Issues of other clones, before the slots look for work; what does not work now does the next time.
-    let _ = toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself()));
     let promise = match &rules.sandbox {
         Some(sandbox) => Some(sandbox.promise(sandbox.kind()?)),
         None => None,
@@ -64,7 +62,10 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let shorten = |text: &str| if app.global.whole_ids { text.to_owned() } else { toft.shorten_ids(text) };
     let mut progress = RunProgress::new(app.output, &shorten, fleet.names(), promise.as_deref());
     show_life()?;
-    let troubled = fleet.run(orders()?, |event| progress.handle(&event))?;
+    let orders = orders()?;
+    // Issues of other clones, before the slots look for work; what does not work now does the next time.
+    let _ = toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself()));
+    let troubled = fleet.run(orders, |event| progress.handle(&event))?;
     toft.work().let_go_of_ended(&toft.located().agent)?;
     let failed = failed_for_good(&toft)?;
     progress.also_parked(failed.into_iter().filter(|(task, _)| !before.contains_key(task)));

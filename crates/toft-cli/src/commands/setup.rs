@@ -8,7 +8,11 @@ use toft::{
     vcs::Vcs,
 };
 
-use super::{App, Done, hook::HOOK_LOG, said_yes};
+use super::{
+    App, Done,
+    hook::{HOOK_LOG, MAX_LOG_BYTES},
+    said_yes,
+};
 use crate::{
     args::Setup,
     exit::Failure,
@@ -166,9 +170,11 @@ pub(super) fn hook_checks(located: &Located) -> Result<Vec<Check>, Failure> {
         checks.extend(broken.map(|(health, seen)| Check { what: what.clone(), health, seen }));
     }
     let log = checkout.state_dir().join(HOOK_LOG);
-    let age = fs::metadata(&log).and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
-    if age.is_some_and(|age| age < RECENT) {
-        let text = fs::read(&log).unwrap_or_default();
+    let meta = fs::symlink_metadata(&log).ok().filter(|meta| meta.is_file() && meta.len() <= MAX_LOG_BYTES * 2);
+    let age = meta.and_then(|meta| meta.modified().ok()).and_then(|at| at.elapsed().ok());
+    if age.is_some_and(|age| age < RECENT)
+        && let Ok(text) = fs::read(&log)
+    {
         let last = String::from_utf8_lossy(&text).lines().last().unwrap_or_default().to_owned();
         let seen = format!("a hook failed within a day: {last}; all failures: {}", log.display());
         checks.push(Check { what: "hook errors".into(), health: Health::Warn, seen });

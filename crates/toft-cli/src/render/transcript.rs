@@ -33,11 +33,9 @@ impl View for AttemptLog {
     }
 
     fn text(&self, page: &mut Page) {
-        for line in &self.log.lines {
-            match self.raw {
-                true => page.line(clean(line)),
-                false => told(page, line),
-            }
+        match self.raw {
+            true => self.log.lines.iter().for_each(|line| page.line(clean(line))),
+            false => conversation(page, &self.log.lines),
         }
         if self.log.lines.is_empty() {
             let (attempt, task) = (self.log.attempt, &self.log.task);
@@ -46,26 +44,55 @@ impl View for AttemptLog {
     }
 }
 
-/// A line of a log: its time, its source, and what was said.
-fn told(page: &mut Page, line: &str) {
-    let mut parts = line.splitn(3, ' ');
-    let (Some(at), Some(voice), Some(said)) = (parts.next(), parts.next(), parts.next()) else {
-        return page.line(clean(line));
-    };
-    let Ok(at) = at.parse::<jiff::Timestamp>() else { return page.line(clean(line)) };
-    let at = at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string();
-    let at = page.ink(Ink::Faint, &at);
-    let Some(entries) = transcript::entries(said.trim_end()).filter(|_| voice == "out") else {
-        return page.line(format!("{at}  {voice}  {}", clean(said)));
-    };
-    for entry in entries {
-        match entry {
-            TranscriptEntry::Message(text) => lines(page, &at, "", &text, usize::MAX),
-            TranscriptEntry::Tool { name, on } => lines(page, &at, &format!("{}: ", clean(&name)), &on, usize::MAX),
-            TranscriptEntry::Result(text) => lines(page, &at, "→ ", &text, MAX_RESULT_LINES),
-            TranscriptEntry::Problem(text) => lines(page, &at, "error: ", &text, usize::MAX),
+/// The lines of a log as a conversation. Parts of a message are put together.
+fn conversation(page: &mut Page, log: &[String]) {
+    let mut parts: Option<(String, String)> = None;
+    for line in log {
+        let Some((at, voice, said)) = split(page, line) else {
+            say_parts(page, &mut parts);
+            page.line(clean(line));
+            continue;
+        };
+        let entries = if voice == "out" { transcript::entries(said.trim_end()) } else { None };
+        let Some(entries) = entries else {
+            say_parts(page, &mut parts);
+            page.line(format!("{at}  {voice}  {}", clean(said)));
+            continue;
+        };
+        for entry in entries {
+            if let TranscriptEntry::Part(text) = entry {
+                parts.get_or_insert_with(|| (at.clone(), String::new())).1.push_str(&text);
+                continue;
+            }
+            say_parts(page, &mut parts);
+            match entry {
+                TranscriptEntry::Message(text) | TranscriptEntry::Part(text) => {
+                    lines(page, &at, "", &text, usize::MAX);
+                }
+                TranscriptEntry::Tool { name, on } => {
+                    lines(page, &at, &format!("{}: ", clean(&name)), &on, usize::MAX);
+                }
+                TranscriptEntry::Result(text) => lines(page, &at, "→ ", &text, MAX_RESULT_LINES),
+                TranscriptEntry::Problem(text) => lines(page, &at, "error: ", &text, usize::MAX),
+            }
         }
     }
+    say_parts(page, &mut parts);
+}
+
+/// Prints the message whose parts were collected, if any.
+fn say_parts(page: &mut Page, parts: &mut Option<(String, String)>) {
+    if let Some((at, text)) = parts.take() {
+        lines(page, &at, "", text.trim(), usize::MAX);
+    }
+}
+
+/// The local time, the source and the text of a line of a log.
+fn split<'l>(page: &Page, line: &'l str) -> Option<(String, &'l str, &'l str)> {
+    let mut words = line.splitn(3, ' ');
+    let (at, voice, said) = (words.next()?, words.next()?, words.next()?);
+    let at = at.parse::<jiff::Timestamp>().ok()?.to_zoned(TimeZone::system());
+    Some((page.ink(Ink::Faint, &at.strftime("%H:%M:%S").to_string()), voice, said))
 }
 
 /// A text of several lines, the first with the time.

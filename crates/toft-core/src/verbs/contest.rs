@@ -16,13 +16,15 @@ use super::{
 use crate::{
     change::{Event, Write},
     flow::{Workflow, WorkflowStatus},
-    issue::{IN_PROGRESS, Issue, OPEN, Put},
+    issue::{IN_PROGRESS, Issue, OPEN},
     message::{Address, HUMAN, MessageKind},
     refusal::VerbResult,
     repository::Scope,
-    store::{Access, EventQuery, LeasesOf, TaskQuery, WorkflowQuery},
+    store::{Access, EventQuery, LeasesOf, WorkflowQuery},
 };
 
+/// The detail of `issue.started` that says which replica wrote the claim to a ledger.
+pub const REPLICA: &str = "replica";
 /// The name of the event.
 const VERB: &str = "issue.claimed_twice";
 /// Prefix of the id of the comment; the id of the workflow in the clone that noticed follows.
@@ -57,9 +59,9 @@ pub struct Request {
     /// The other clone wrote its status.
     #[serde(default)]
     pub written_there: bool,
-    /// No other clone uses this store.
-    #[serde(default)]
-    pub own_store: bool,
+    /// The replica that wrote its status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica: Option<String>,
 }
 
 /// The result.
@@ -145,14 +147,12 @@ impl Verb for Request {
         if events.iter().any(|event| event.verb == VERB) {
             return Ok(Outcome::Known);
         }
-        // A clone that shares this store wrote the claim to its copy of the ledger, under the user's or the agent's name.
-        let assigned = serde_json::to_value(Put::Field("assignee".into(), Some(there.as_str().into()))).ok();
-        let written_for_us = |event: &Event| {
-            let now = event.detail["now"].as_array();
-            event.verb == "issue.started"
-                && now.is_some_and(|puts| puts.iter().any(|put| assigned.as_ref() == Some(put)))
+        // A clone that shares this store wrote the claim to its copy of the ledger: it is the same claim.
+        let ours = |event: &Event| {
+            let replica = event.detail[REPLICA].as_str();
+            event.verb == "issue.started" && replica.is_some() && replica == self.replica.as_deref()
         };
-        if !self.own_store && (events.iter().any(written_for_us) || worked_here(work, &workflow, &there)?) {
+        if self.written_there && events.iter().any(ours) {
             return Ok(Outcome::Known);
         }
         let comment = format!("{COMMENT}{}", workflow.id);
@@ -166,17 +166,4 @@ impl Verb for Request {
         send::deliver(work, &to, MessageKind::Status, 0, &text, None, &inboxes)?;
         Ok(Outcome::Contested(contest))
     }
-}
-
-/// Whether an agent of this name worked on the workflow in this store: then it is the same claim.
-fn worked_here(work: &mut VerbContext<'_>, workflow: &Workflow, name: &str) -> VerbResult<bool> {
-    let of = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
-    for task in work.tx.tasks(&of)? {
-        for attempt in work.tx.attempts(&task.id)? {
-            if work.agent_name(&attempt.agent)? == name {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
 }
