@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 pub enum Step {
     /// It has the client run a shell command.
     Shell(String),
+    /// It has the client call a tool of toft's MCP server.
+    Tool(&'static str, Value),
     /// It ends its turn with a message.
     Say(String),
     /// The provider refuses: status, and body.
@@ -167,13 +169,19 @@ fn spoken(
     step: &Step,
     tools: &[String],
 ) -> std::io::Result<()> {
+    let tool = |name: &str| {
+        // Each client has its own prefix for a server's tools.
+        let found = tools.iter().find(|tool| tool.contains("toft") && tool.ends_with(&format!("_{name}")));
+        // One that is not listed yet is called by the name that Claude Code gives it.
+        found.cloned().unwrap_or_else(|| format!("mcp__toft__{name}"))
+    };
     if let Step::Refuse(status, body) = step {
         return answer(out, *status, body);
     }
     match protocol {
-        Protocol::Anthropic => anthropic(out, asked, step),
-        Protocol::OpenAi => openai(out, step, tools),
-        Protocol::Gemini => gemini(out, path, step),
+        Protocol::Anthropic => anthropic(out, asked, step, tool),
+        Protocol::OpenAi => openai(out, step, tools, tool),
+        Protocol::Gemini => gemini(out, path, step, tool),
     }
 }
 
@@ -186,16 +194,18 @@ fn event(out: &mut TcpStream, kind: &str, mut data: Value) -> std::io::Result<()
     write!(out, "event: {kind}\ndata: {data}\n\n")
 }
 
-fn anthropic(out: &mut TcpStream, asked: &Value, step: &Step) -> std::io::Result<()> {
+fn anthropic(out: &mut TcpStream, asked: &Value, step: &Step, tool: impl Fn(&str) -> String) -> std::io::Result<()> {
+    let call = |name: &str, input: Value| {
+        let id = format!("toolu_{}", results(Protocol::Anthropic, asked));
+        (
+            json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
+            json!({ "type": "input_json_delta", "partial_json": input.to_string() }),
+            "tool_use",
+        )
+    };
     let (block, delta, reason) = match step {
-        Step::Shell(command) => {
-            let input = json!({ "command": command, "description": "as the script says" }).to_string();
-            (
-                json!({ "type": "tool_use", "id": format!("toolu_{}", results(Protocol::Anthropic, asked)), "name": "Bash", "input": {} }),
-                json!({ "type": "input_json_delta", "partial_json": input }),
-                "tool_use",
-            )
-        }
+        Step::Shell(command) => call("Bash", json!({ "command": command, "description": "as the script says" })),
+        Step::Tool(name, input) => call(&tool(name), input.clone()),
         Step::Say(text) => {
             (json!({ "type": "text", "text": "" }), json!({ "type": "text_delta", "text": text }), "end_turn")
         }
@@ -220,7 +230,7 @@ fn anthropic(out: &mut TcpStream, asked: &Value, step: &Step) -> std::io::Result
     event(out, "message_stop", json!({}))
 }
 
-fn openai(out: &mut TcpStream, step: &Step, tools: &[String]) -> std::io::Result<()> {
+fn openai(out: &mut TcpStream, step: &Step, tools: &[String], tool: impl Fn(&str) -> String) -> std::io::Result<()> {
     let item = match step {
         Step::Shell(command) => {
             let shells = ["exec_command", "shell_command", "shell"];
@@ -232,6 +242,16 @@ fn openai(out: &mut TcpStream, step: &Step, tools: &[String]) -> std::io::Result
             };
             json!({ "type": "function_call", "id": "fc_1", "call_id": format!("call_{}", command.len()), "name": name,
                 "arguments": arguments.to_string() })
+        }
+        Step::Tool(name, input) => {
+            let (call, arguments) = (format!("call_{name}"), input.to_string());
+            let mut item = json!({ "type": "function_call", "id": "fc_2", "call_id": call, "arguments": arguments });
+            match tools.iter().find(|tool| tool.ends_with("toft")) {
+                // A server is one tool, and its own tools are named within it.
+                Some(server) => (item["namespace"], item["name"]) = (server.as_str().into(), (*name).into()),
+                None => item["name"] = tool(name).into(),
+            }
+            item
         }
         Step::Say(text) => {
             let content = json!([{ "type": "output_text", "text": text }]);
@@ -247,11 +267,12 @@ fn openai(out: &mut TcpStream, step: &Step, tools: &[String]) -> std::io::Result
     event(out, "response.completed", json!({ "response": { "id": "resp_1", "usage": usage } }))
 }
 
-fn gemini(out: &mut TcpStream, path: &str, step: &Step) -> std::io::Result<()> {
+fn gemini(out: &mut TcpStream, path: &str, step: &Step, tool: impl Fn(&str) -> String) -> std::io::Result<()> {
     let part = match step {
         Step::Shell(command) => {
             json!({ "functionCall": { "name": "run_shell_command", "args": { "command": command } } })
         }
+        Step::Tool(name, input) => json!({ "functionCall": { "name": tool(name), "args": input } }),
         Step::Say(text) => json!({ "text": text }),
         Step::Refuse(..) => return Ok(()),
     };

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use toft_stories::{
     Home,
     issues::add,
@@ -93,6 +93,53 @@ impl Lab {
         format!("{}: {}{}\n{log}", self.client, ran.out, ran.err)
     }
 
+    /// The client's own name for the step that a person takes, taken: it may use what the repository configures.
+    fn trust(&mut self) {
+        let user = self.home.path().join("home");
+        let repo = self.repo.display();
+        match self.client {
+            "claude" => {
+                let known = format!(
+                    r#"{{"projects":{{"{repo}":{{"enabledMcpjsonServers":["toft"],"hasTrustDialogAccepted":true}}}}}}"#
+                );
+                fs::write(user.join(".claude.json"), known).unwrap();
+            }
+            "codex" => {
+                let file = user.join(".codex/config.toml");
+                let config = fs::read_to_string(&file).unwrap_or_default();
+                fs::write(file, format!("{config}[projects.\"{repo}\"]\ntrust_level = \"trusted\"\n")).unwrap();
+            }
+            "gemini" => self.home.set("GEMINI_CLI_TRUST_WORKSPACE", "true"),
+            client => unreachable!("{client}"),
+        }
+    }
+
+    /// Starts the client in the checkout, as a person does, without a runner.
+    fn start(&self) -> String {
+        let args: &[&str] = match self.client {
+            "claude" => &["-p", "go on", "--allowedTools", "Bash", "mcp__toft"],
+            "codex" => &[
+                "exec",
+                "--dangerously-bypass-hook-trust",
+                "--dangerously-bypass-approvals-and-sandbox",
+                "-c",
+                "allow_login_shell=false",
+                "go on",
+            ],
+            "gemini" => &["-p", "go on", "--approval-mode", "yolo"],
+            client => unreachable!("{client}"),
+        };
+        let out = self.home.command(&self.repo, self.client, args).stdin(std::process::Stdio::null()).output().unwrap();
+        format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+    }
+
+    /// What doctor says of the client.
+    fn doctor(&self, title: &str) -> Value {
+        let checks = self.home.toft(&self.repo, &["doctor", "--json"]).data();
+        let found = checks.as_array().into_iter().flatten().find(|check| check["what"] == title);
+        found.cloned().unwrap_or_else(|| panic!("{checks}"))
+    }
+
     fn issue(&self, id: &str) -> Value {
         self.home.toft(&self.repo, &["show", id, "--json"]).data()
     }
@@ -160,6 +207,51 @@ fn asks(client: &'static str) {
     let said = lab.run(&id);
     assert_eq!(lab.issue(&id)["status"], "closed", "{said}");
     assert!(working.heard().contains("hello-from-a-person"), "{client} was told the answer: {said}");
+}
+
+/// A session of its own: the client accepts what setup wrote, its hooks brief it and deliver messages, it calls a tool.
+fn sessions(client: &'static str, title: &str) {
+    let Some(mut lab) = Lab::new(client) else { return };
+    add(&lab.home, &lab.repo, &["Paint the shed"]);
+    // Somebody else says something, and hooks look for it once a second.
+    fs::write(lab.repo.join("news.sh"), "toft --as bob agent send all red-$((6 * 7)); sleep 1\n").unwrap();
+    let model = Model::start(vec![
+        Step::shell("sh news.sh"),
+        Step::Tool("add", json!({ "title": "From a tool", "cwd": lab.repo, "agent": "carl" })),
+        Step::say("All done."),
+    ]);
+    lab.talk_to(&model);
+    let setup = lab.home.toft(&lab.repo, &["setup", client, "--yes", "--json"]).data();
+    assert_eq!(setup["clients"][0]["status"], "needs_trust", "{setup}");
+    assert_eq!(lab.doctor(title)["health"], "warn");
+    lab.trust();
+    assert_eq!(lab.doctor(title)["health"], "ok", "{}", lab.doctor(title));
+    let said = lab.start();
+    let requests: Vec<String> = model.requests().iter().map(Value::to_string).collect();
+    assert!(requests[0].contains("Paint the shed"), "{client} was briefed when it began: {said}");
+    assert!(
+        requests.last().unwrap().contains("red-42"),
+        "{client} got the message: {said}\n{}",
+        requests.last().unwrap()
+    );
+    let listed = lab.home.toft(&lab.repo, &["list"]).ok();
+    assert!(listed.contains("From a tool"), "{client}: {said}\n{listed}\n{}", requests.last().unwrap());
+    lab.home.toft(&lab.repo, &["setup", "--remove", "--yes"]).ok();
+}
+
+#[test]
+fn claude_code_uses_what_setup_writes() {
+    sessions("claude", "Claude Code");
+}
+
+#[test]
+fn codex_uses_what_setup_writes() {
+    sessions("codex", "Codex");
+}
+
+#[test]
+fn gemini_uses_what_setup_writes() {
+    sessions("gemini", "Gemini CLI");
 }
 
 #[test]

@@ -542,7 +542,7 @@ fn blocked(fault: Fault, message: String) -> Failure {
         Fault::ReadOnly => (
             NOT_ALLOWED,
             "read_only",
-            "reading works here; to write, mount it writable, allow it in the sandbox, or choose another --store",
+            "reading works here; to write, allow that directory in the sandbox (Codex: toft setup codex --user, outside of it), mount it writable, or choose another --store",
         ),
         Fault::NoSpace => (FAILED, "no_space", "nothing was changed; free disk space or quota, then try again"),
         Fault::Credentials => (

@@ -36,7 +36,7 @@ use crate::{
 /// Minimum interval between heartbeats.
 const BEAT: Duration = Duration::from_secs(30);
 /// Minimum interval between checks for messages after tool calls.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(1);
 /// The state of a session is deleted after this time.
 const FORGET: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Token budget of a task's context when a session continues after its own context was compacted.

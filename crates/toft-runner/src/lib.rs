@@ -23,7 +23,7 @@ use std::time::Duration;
 pub use self::{
     files::{AttemptLog, Attempts},
     fleet::{Fleet, Order, RunnerEvent, SLOT},
-    process::{become_command, can_start, harness_process, ignores_hang_up, in_shell},
+    process::{become_command, can_start, harness_process, ignores_hang_up, in_shell, output},
     sandbox::{Sandbox, enter as enter_sandbox},
     slot::Slot,
     supervisor::{SUPERVISOR, Supervisor, show_life},

@@ -205,6 +205,42 @@ pub fn in_shell(line: &str, dir: &Path, variables: &[(&str, &str)], input: Optio
     }
 }
 
+/// What a command prints, first on standard output, then on standard error, without waiting longer than `patience`.
+#[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
+pub fn output(words: &[&str], dir: &Path, patience: Duration) -> io::Result<String> {
+    let Some((program, words)) = words.split_first() else { return Ok(String::new()) };
+    let mut command = Command::new(program);
+    command.args(words).current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    without_callers_repository(&mut command);
+    let mut wrapped = CommandWrap::from(command);
+    wrapped.wrap(process_wrap::std::ProcessGroup::leader());
+    let mut child = wrapped.spawn()?;
+    let until = Instant::now() + patience;
+    let streams = [collect(child.stdout().take()), collect(child.stderr().take())];
+    let heard = streams.map(|stream| stream.recv_timeout(until.saturating_duration_since(Instant::now())));
+    // Whatever it started goes with it; a group that is empty cannot be killed, and need not be.
+    let _ = child.start_kill();
+    child.wait()?;
+    heard
+        .into_iter()
+        .map(|text| text.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer")))
+        .collect()
+}
+
+/// Reads a stream to its end on a thread of its own.
+fn collect(from: Option<impl io::Read + Send + 'static>) -> std::sync::mpsc::Receiver<String> {
+    let (said, heard) = std::sync::mpsc::channel();
+    if let Some(from) = from {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What cannot be read was not said; nobody may be listening any more.
+            let _ = io::Read::read_to_end(&mut io::Read::take(from, CHUNK as u64), &mut bytes);
+            let _ = said.send(String::from_utf8_lossy(&bytes).into_owned());
+        });
+    }
+    heard
+}
+
 /// The harness that started this process: its nearest ancestor that is not a shell.
 pub fn harness_process() -> Option<u32> {
     #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
 //! setup, and what `toft doctor` says of it.
 
-use std::{collections::BTreeMap, fs, io::IsTerminal as _, time::Duration};
+use std::{collections::BTreeMap, fs, io::IsTerminal as _, path::Path, time::Duration};
 
 use toft::{
     Located, Toft,
@@ -17,7 +17,7 @@ use crate::{
     args::Setup,
     exit::Failure,
     render::{GuardSet, Page, SetupShown},
-    setup::{self, Guard, GuardStatus, HARNESSES, Harness, SetupTarget},
+    setup::{self, ClientAnswer, Guard, GuardStatus, HARNESSES, Harness, SetupTarget},
 };
 
 /// Failures of hooks are reported for this long.
@@ -34,7 +34,7 @@ pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
         ));
     }
     let target = match args.user {
-        true => SetupTarget::user(toft::home(), &toft::state_home()),
+        true => at_home(toft::locate(&app.config()?).ok().as_ref()),
         false => project(&toft::locate(&app.config()?)?)?,
     };
     let harnesses = chosen(args, &target)?;
@@ -47,8 +47,23 @@ pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
     if write {
         setup::apply(&target, &all, !args.remove)?;
     }
-    let store = toft::locate(&app.config()?).is_ok_and(|located| !located.store.missing());
-    app.show(&SetupShown { all, names: names.join(", "), written: write, removed: args.remove, store })
+    let located = toft::locate(&app.config()?).ok();
+    let store = located.as_ref().is_some_and(|located| !located.store.missing());
+    let dir = located.and_then(|located| located.checkout).map_or_else(toft::home, |checkout| checkout.root);
+    let ask = |harness: &&'static Harness| (harness.title, harness.ask(&dir));
+    let asked = if write && !args.remove { harnesses.iter().map(ask).collect() } else { Vec::new() };
+    app.show(&SetupShown { all, names: names.join(", "), written: write, removed: args.remove, store, asked })
+}
+
+/// The files at home; with the directory of this repository's store, which a client's sandbox has to let through.
+fn at_home(located: Option<&Located>) -> SetupTarget {
+    let store = located.and_then(|located| {
+        let dir = located.store.file()?.parent()?;
+        // Around a store elsewhere there are a user's own files.
+        let own = located.checkout.as_ref().is_some_and(|checkout| checkout.state_dir() == dir);
+        own.then(|| dir.to_owned())
+    });
+    SetupTarget::user(toft::home(), &toft::state_home(), store)
 }
 
 /// The hook that looks at what leaves.
@@ -139,11 +154,29 @@ pub(super) fn guarded(toft: &Toft) -> Result<Option<Check>, Failure> {
     Ok(Some(Check { what: "guard before pushes".into(), health, seen: stood.explained() }))
 }
 
+/// Asks every client that toft was set up for, and that can be asked.
+fn client_checks(root: &Path, targets: &[SetupTarget]) -> Result<Vec<Check>, Failure> {
+    let mut checks = Vec::new();
+    for harness in &HARNESSES {
+        if !setup::is_wired(harness, targets)? {
+            continue;
+        }
+        let (health, seen) = match harness.ask(root) {
+            ClientAnswer::Unknown => continue,
+            ClientAnswer::Connected => (Health::Ok, "it uses toft's MCP server".to_owned()),
+            ClientAnswer::NeedsTrust(said, step) => (Health::Warn, format!("{step}; it says: {said}")),
+            ClientAnswer::Failed(said) => (Health::Fail, format!("it cannot use toft's MCP server: {said}")),
+        };
+        checks.push(Check { what: harness.title.to_owned(), health, seen });
+    }
+    Ok(checks)
+}
+
 /// Runs every hook that is configured for this checkout or this user, as its agent would: one line for each file whose
 /// hooks all work, and one for each hook that does not.
 pub(super) fn hook_checks(located: &Located) -> Result<Vec<Check>, Failure> {
     let Some(checkout) = &located.checkout else { return Ok(Vec::new()) };
-    let targets = [project(located)?, SetupTarget::user(toft::home(), &toft::state_home())];
+    let targets = [project(located)?, at_home(Some(located))];
     let mut files: BTreeMap<(String, String), Vec<(Health, String)>> = BTreeMap::new();
     for probe in setup::probes(&targets)? {
         let run = match probe.ours {
@@ -159,7 +192,7 @@ pub(super) fn hook_checks(located: &Located) -> Result<Vec<Check>, Failure> {
         };
         files.entry((format!("hooks of {}", probe.harness.title), probe.file)).or_default().push(seen);
     }
-    let mut checks = Vec::new();
+    let mut checks = client_checks(&checkout.root, &targets)?;
     for ((what, file), runs) in files {
         let working = runs.iter().filter(|(health, _)| *health == Health::Ok).count();
         if working == runs.len() {

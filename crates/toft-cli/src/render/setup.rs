@@ -7,7 +7,7 @@ use super::{
     View,
     page::{Ink, Page, clean},
 };
-use crate::setup::FileChange;
+use crate::setup::{ClientAnswer, FileChange};
 
 /// What was, or would be, written.
 pub(crate) struct SetupShown {
@@ -17,6 +17,8 @@ pub(crate) struct SetupShown {
     pub(crate) removed: bool,
     /// There is a store that hooks can reach.
     pub(crate) store: bool,
+    /// What each client itself says, by its title.
+    pub(crate) asked: Vec<(&'static str, ClientAnswer)>,
 }
 
 impl SetupShown {
@@ -51,7 +53,8 @@ impl View for SetupShown {
     fn json(&self) -> Value {
         let files: Vec<Value> =
             self.all.iter().map(|changed| json!({ "file": changed.name, "after": changed.after })).collect();
-        json!({ "agents": self.names, "files": files, "written": self.written })
+        let clients: Vec<Value> = self.asked.iter().map(|(client, answer)| client_json(client, answer)).collect();
+        json!({ "agents": self.names, "files": files, "written": self.written, "clients": clients })
     }
 
     fn ids(&self) -> Vec<String> {
@@ -77,6 +80,18 @@ impl View for SetupShown {
             };
             page.line(format!("{what}  {}", clean(name)));
         }
+        for (client, answer) in &self.asked {
+            match answer {
+                ClientAnswer::Connected => page.line(format!("{client} uses toft's MCP server.")),
+                ClientAnswer::NeedsTrust(said, step) => {
+                    page.line(format!("{client}: {step}. It says: {}", clean(said)))
+                }
+                ClientAnswer::Failed(said) => {
+                    page.line(format!("{client} cannot use toft's MCP server: {}", clean(said)))
+                }
+                ClientAnswer::Unknown => {}
+            }
+        }
         page.line(match self.removed {
             true => "Removed toft's changes.".to_owned(),
             false if self.store => {
@@ -85,6 +100,16 @@ impl View for SetupShown {
             false => format!("Connected toft to {}. `toft init` creates the store they need.", self.names),
         });
     }
+}
+
+fn client_json(client: &str, answer: &ClientAnswer) -> Value {
+    let (status, said, step) = match answer {
+        ClientAnswer::Connected => ("connected", None, None),
+        ClientAnswer::NeedsTrust(said, step) => ("needs_trust", Some(said), Some(step)),
+        ClientAnswer::Failed(said) => ("failed", Some(said), None),
+        ClientAnswer::Unknown => ("unknown", None, None),
+    };
+    json!({ "client": client, "status": status, "said": said, "step": step })
 }
 
 /// The guard before a push.

@@ -41,8 +41,9 @@ pub(super) fn add(text: Option<&str>, change: &Change) -> Result<Option<String>,
             };
             match list.elements().into_iter().find(|node| calls(node, value)) {
                 Some(known)
-                    if inner(&known, value)
-                        .is_some_and(|own| own.to_serde_value().as_ref() == Some(own_part(value))) => {}
+                    if !matches_nothing(&known)
+                        && inner(&known, value)
+                            .is_some_and(|own| own.to_serde_value().as_ref() == Some(own_part(value))) => {}
                 Some(known) => {
                     // An older one of ours; what else stands in the same group stays.
                     remove_own(&known, value);
@@ -53,6 +54,7 @@ pub(super) fn add(text: Option<&str>, change: &Change) -> Result<Option<String>,
             Ok(())
         })?,
         Change::Table(outer, name, values) => with_table(now, outer, name, values)?,
+        Change::Entry(table, key, entry) => with_entry(now, table, key, entry)?,
     }))
 }
 
@@ -93,6 +95,7 @@ pub(super) fn take(text: Option<&str>, change: &Change) -> Option<String> {
         Change::Table(outer, name, values) => {
             without_table(now, outer, name, values).unwrap_or_else(|_| now.to_owned())
         }
+        Change::Entry(table, key, entry) => without_entry(now, table, key, entry).unwrap_or_else(|_| now.to_owned()),
     };
     let nothing_else = left != now && (left.trim().is_empty() || left.trim() == "{}");
     (!nothing_else).then_some(left)
@@ -101,6 +104,11 @@ pub(super) fn take(text: Option<&str>, change: &Change) -> Option<String> {
 /// The part of an item that is toft's own: the hook itself, whatever group it stands in.
 fn own_part(value: &Value) -> &Value {
     value.get("hooks").and_then(|hooks| hooks.get(0)).unwrap_or(value)
+}
+
+/// Whether a group has an empty `matcher`, as earlier versions wrote it.
+fn matches_nothing(group: &CstNode) -> bool {
+    group.to_serde_value().is_some_and(|group| group["matcher"] == "")
 }
 
 /// The hook that a command line calls: `toft hook EVENT`.
@@ -229,6 +237,42 @@ fn without_table(text: &str, outer: &str, name: &str, values: &[(&'static str, V
     Ok(document.to_string())
 }
 
+/// A TOML file with a text in a list of a table.
+fn with_entry(text: &str, table: &str, key: &str, entry: &str) -> Result<String, String> {
+    let mut document = toml(text)?;
+    let values = document.entry(table).or_insert_with(|| Item::Table(Table::new()));
+    let values = values.as_table_like_mut().ok_or_else(|| format!("`{table}` is not a table"))?;
+    let list = values.entry(key).or_insert_with(|| Item::Value(toml_edit::Array::new().into()));
+    let list = list.as_array_mut().ok_or_else(|| format!("`{key}` is not a list"))?;
+    if list.iter().any(|known| known.as_str() == Some(entry)) {
+        return Ok(text.to_owned());
+    }
+    list.push(entry);
+    Ok(document.to_string())
+}
+
+/// The same file without that text; without the list and the table, if nothing else is in them.
+fn without_entry(text: &str, table: &str, key: &str, entry: &str) -> Result<String, String> {
+    let mut document = toml(text)?;
+    let values = document.get_mut(table).and_then(Item::as_table_like_mut);
+    let Some(values) = values else { return Ok(text.to_owned()) };
+    let list = values.get_mut(key).and_then(Item::as_array_mut);
+    let found = list.and_then(|list| {
+        let at = list.iter().position(|known| known.as_str() == Some(entry))?;
+        list.remove(at);
+        Some(list.is_empty())
+    });
+    match found {
+        None => return Ok(text.to_owned()),
+        Some(false) => {}
+        Some(true) => drop(values.remove(key)),
+    }
+    if values.is_empty() {
+        document.remove(table);
+    }
+    Ok(document.to_string())
+}
+
 fn toml(text: &str) -> Result<DocumentMut, String> {
     text.parse().map_err(|error: toml_edit::TomlError| error.message().to_owned())
 }
@@ -331,6 +375,13 @@ mod tests {
         assert!(added.starts_with(text) && added.contains("[mcp_servers.toft]"), "{added}");
         assert_eq!(add(Some(&added), &change).unwrap().unwrap(), added);
         assert_eq!(take(Some(&added), &change).unwrap(), text);
+        let root = Change::Entry("sandbox_workspace_write", "writable_roots", "/shop/.git/toft".into());
+        for text in ["# mine\nmodel = \"x\"\n", "[sandbox_workspace_write]\nwritable_roots = [\"/a\"] # why\n"] {
+            let added = add(Some(text), &root).unwrap().unwrap();
+            assert!(added.contains("\"/shop/.git/toft\""), "{added}");
+            assert_eq!(add(Some(&added), &root).unwrap().unwrap(), added);
+            assert_eq!(take(Some(&added), &root).unwrap().trim_end(), text.trim_end());
+        }
         let block = Change::Block("Hello".into());
         let text = "# Mine\r\n\r\nwords\r\n";
         let added = add(Some(text), &block).unwrap().unwrap();
@@ -357,10 +408,13 @@ mod tests {
     #[test]
     fn in_a_group_of_hooks_only_our_own_is_taken_out() {
         let ours = json!({ "type": "command", "command": super::super::harness::command("Stop", "claude") });
-        let change = Change::Item(vec!["hooks", "Stop"], json!({ "matcher": "", "hooks": [ours] }), None);
+        let change = Change::Item(vec!["hooks", "Stop"], json!({ "hooks": [ours] }), None);
         let text = json!({ "hooks": { "Stop": [{ "matcher": "x", "hooks": [{ "command": "mine" }, ours] }] } });
         let text = text.to_string();
         assert_eq!(add(Some(&text), &change).unwrap().unwrap(), text, "it is there already, in whatever group");
+        let older = json!({ "hooks": { "Stop": [{ "matcher": "", "hooks": [ours] }] } }).to_string();
+        let newer = add(Some(&older), &change).unwrap().unwrap();
+        assert!(!newer.contains("matcher") && newer.matches("toft hook").count() == 1, "{newer}");
         let taken = take(Some(&text), &change).unwrap();
         let left: Value = serde_json::from_str(&taken).unwrap();
         assert_eq!(left, json!({ "hooks": { "Stop": [{ "matcher": "x", "hooks": [{ "command": "mine" }] }] } }));

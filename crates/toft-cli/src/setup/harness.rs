@@ -35,6 +35,17 @@ pub(crate) struct Harness {
     skills: Option<&'static str>,
     mcp: &'static [Mcp],
     hooks: Hooks,
+    pub(super) check: Option<ClientCheck>,
+    /// The list of directories that its sandbox lets it write to: file at home, table, key.
+    writable: Option<(&'static str, &'static str, &'static str)>,
+}
+
+/// How a client itself is asked what it makes of its files.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientCheck {
+    pub(super) command: &'static [&'static str],
+    /// What a person does before the client uses the server.
+    pub(super) trust: &'static str,
 }
 
 /// A file with MCP servers.
@@ -68,7 +79,8 @@ struct Hooks {
 
 #[derive(Clone, Copy, Debug)]
 enum HookShape {
-    /// `{"hooks": {EVENT: [{"matcher": "", "hooks": [{"type": "command", "command": …}]}]}}`
+    /// `{"hooks": {EVENT: [{"hooks": [{"type": "command", "command": …}]}]}}`. Copilot reads Claude's file too, and refuses it
+    /// whole for an empty `matcher`.
     Nested,
     /// `{"version": 1, "hooks": {EVENT: [{"command": …}]}}`
     Flat,
@@ -98,6 +110,8 @@ pub(super) enum Change {
     Item(Vec<&'static str>, Value, Option<(&'static str, Value)>),
     /// A table of a TOML file.
     Table(&'static str, &'static str, Vec<(&'static str, Value)>),
+    /// A text that stands in a list of a table of a TOML file, among others.
+    Entry(&'static str, &'static str, String),
 }
 
 const CLAUDE_EVENTS: &[&str] = &["SessionStart", "UserPromptSubmit", "PostToolUse", "PreCompact", "Stop", "SessionEnd"];
@@ -118,6 +132,8 @@ pub(crate) const HARNESSES: [Harness; 7] = [
             events: CLAUDE_EVENTS,
             shape: HookShape::Nested,
         },
+        check: Some(ClientCheck { command: &["claude", "mcp", "list"], trust: "start claude here and approve toft" }),
+        writable: None,
     },
     Harness {
         name: "codex",
@@ -134,6 +150,11 @@ pub(crate) const HARNESSES: [Harness; 7] = [
             events: &["SessionStart", "UserPromptSubmit", "PostToolUse", "Stop"],
             shape: HookShape::Nested,
         },
+        check: Some(ClientCheck {
+            command: &["codex", "mcp", "list"],
+            trust: "start codex here and trust the directory, then each hook (/hooks)",
+        }),
+        writable: Some((".codex/config.toml", "sandbox_workspace_write", "writable_roots")),
     },
     Harness {
         name: "gemini",
@@ -154,6 +175,11 @@ pub(crate) const HARNESSES: [Harness; 7] = [
             events: &["SessionStart", "BeforeAgent", "AfterTool", "PreCompress", "AfterAgent", "SessionEnd"],
             shape: HookShape::Nested,
         },
+        check: Some(ClientCheck {
+            command: &["gemini", "mcp", "list"],
+            trust: "start gemini here and trust the folder",
+        }),
+        writable: None,
     },
     Harness {
         name: "antigravity",
@@ -165,6 +191,8 @@ pub(crate) const HARNESSES: [Harness; 7] = [
         skills: Some(".agents/skills"),
         mcp: &[Mcp { project: Some(".agents/mcp_config.json"), user: None, shape: McpShape::Servers }],
         hooks: Hooks { project: ".agents/hooks.json", user: None, events: CLAUDE_EVENTS, shape: HookShape::Nested },
+        check: None,
+        writable: None,
     },
     Harness {
         name: "cursor",
@@ -181,6 +209,8 @@ pub(crate) const HARNESSES: [Harness; 7] = [
             events: &["sessionStart", "postToolUse", "preCompact", "stop", "sessionEnd"],
             shape: HookShape::Flat,
         },
+        check: None,
+        writable: None,
     },
     Harness {
         name: "copilot",
@@ -200,6 +230,11 @@ pub(crate) const HARNESSES: [Harness; 7] = [
             events: &["sessionStart", "userPromptSubmitted", "postToolUse", "preCompact", "agentStop", "sessionEnd"],
             shape: HookShape::Own,
         },
+        check: Some(ClientCheck {
+            command: &["copilot", "mcp", "list"],
+            trust: "start copilot here and trust the folder",
+        }),
+        writable: None,
     },
     Harness {
         name: "opencode",
@@ -220,6 +255,8 @@ pub(crate) const HARNESSES: [Harness; 7] = [
             events: &["session.created", "prompt", "tools", "compact", "session.idle", "session.deleted"],
             shape: HookShape::Plugin,
         },
+        check: None,
+        writable: None,
     },
 ];
 
@@ -309,8 +346,8 @@ impl Harness {
             || self.signs.iter().any(|sign| root.join(sign).exists() || home.join(sign).exists())
     }
 
-    /// Everything that is written for it.
-    pub(super) fn pieces(&self) -> Vec<Piece> {
+    /// Everything that is written for it. `writes` is the directory of the store, for sandboxes.
+    pub(super) fn pieces(&self, writes: Option<&Path>) -> Vec<Piece> {
         let owned = |name: &str| name.to_owned();
         let (project, user) = self.instructions;
         let mut pieces = vec![Piece {
@@ -330,6 +367,10 @@ impl Harness {
             pieces.push(Piece { project: project.map(owned), user: user.map(owned), change: shape.change() });
         }
         pieces.extend(self.hook_pieces());
+        if let (Some((file, table, key)), Some(dir)) = (self.writable, writes) {
+            let change = Change::Entry(table, key, dir.display().to_string());
+            pieces.push(Piece { project: None, user: Some(owned(file)), change });
+        }
         pieces
     }
 
@@ -341,7 +382,7 @@ impl Harness {
             HookShape::Nested => {
                 let item = |event: &&'static str| {
                     let hook = json!({ "type": "command", "command": command(event) });
-                    piece(Change::Item(vec!["hooks", event], json!({ "matcher": "", "hooks": [hook] }), None))
+                    piece(Change::Item(vec!["hooks", event], json!({ "hooks": [hook] }), None))
                 };
                 events.iter().map(item).collect()
             }

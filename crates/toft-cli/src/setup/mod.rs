@@ -3,6 +3,7 @@
 //! `guard.rs` is git's hook before a push, `harness.rs` the table, `edit.rs` changes texts, `record.rs` remembers what was there before, so that `--remove`
 //! can give every byte back. Nothing is written that was not shown.
 
+mod client;
 mod edit;
 mod guard;
 mod harness;
@@ -15,6 +16,7 @@ use std::{
 };
 
 pub(crate) use self::{
+    client::ClientAnswer,
     guard::{Guard, GuardStatus, stand},
     harness::{Dialect, HARNESSES, Harness},
     probe::{answer_probe, probes},
@@ -36,12 +38,14 @@ pub(crate) struct SetupTarget {
     /// Where what was there before is remembered.
     records: PathBuf,
     user: bool,
+    /// The directory of the store, which sandboxes of clients must let through.
+    store: Option<PathBuf>,
 }
 
 impl SetupTarget {
     /// Files in a checkout.
     pub(crate) fn project(root: PathBuf, state: &Path) -> Self {
-        Self { root, records: state.join("setup"), user: false }
+        Self { root, records: state.join("setup"), user: false, store: None }
     }
 
     /// The file that a name stands for. Links are followed, in a checkout only to what is inside of it.
@@ -68,8 +72,8 @@ impl SetupTarget {
     }
 
     /// Files in the user's home.
-    pub(crate) fn user(home: PathBuf, state: &Path) -> Self {
-        Self { root: home, records: state.join("setup"), user: true }
+    pub(crate) fn user(home: PathBuf, state: &Path, store: Option<PathBuf>) -> Self {
+        Self { root: home, records: state.join("setup"), user: true, store }
     }
 }
 
@@ -117,6 +121,23 @@ pub(crate) fn unwire(target: &SetupTarget, harnesses: &[&Harness]) -> Result<Vec
     Ok(all)
 }
 
+/// Whether a harness has toft's MCP server in one of its files.
+pub(crate) fn is_wired(harness: &Harness, targets: &[SetupTarget]) -> Result<bool, Failure> {
+    for target in targets {
+        for (name, change) in pieces(target, &[harness]) {
+            if !matches!(change, Change::Key(..) | Change::Table(..)) {
+                continue;
+            }
+            // A file that cannot be changed is a problem of setup.
+            let now = read(&target.root.join(name))?;
+            if now.is_some() && edit::add(now.as_deref(), &change).is_ok_and(|after| after == now) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Writes what was shown.
 pub(crate) fn apply(target: &SetupTarget, all: &[FileChange], wiring: bool) -> Result<(), Failure> {
     let records = Records::at(&target.records);
@@ -149,7 +170,7 @@ pub(crate) fn apply(target: &SetupTarget, all: &[FileChange], wiring: bool) -> R
 fn pieces(target: &SetupTarget, harnesses: &[&Harness]) -> Vec<(String, Change)> {
     let mut all: Vec<(String, Change)> = Vec::new();
     for harness in harnesses {
-        for Piece { project, user, change } in harness.pieces() {
+        for Piece { project, user, change } in harness.pieces(target.store.as_deref()) {
             let name = if target.user { user } else { project };
             // Several read the same file.
             if let Some(name) = name

@@ -16,7 +16,7 @@ impl WiredDirectory {
         let root = dir.path().join("root");
         fs::create_dir(&root).unwrap();
         let state = dir.path().join("state");
-        let target = if user { SetupTarget::user(root, &state) } else { SetupTarget::project(root, &state) };
+        let target = if user { SetupTarget::user(root, &state, None) } else { SetupTarget::project(root, &state) };
         Self { dir, target }
     }
 

@@ -245,16 +245,16 @@ fn many_messages_come_ten_at_a_time_behind_those_that_wait_to_be_confirmed() {
 }
 
 #[test]
-fn tool_calls_look_for_messages_every_five_seconds_and_prompts_always() {
+fn tool_calls_look_for_messages_every_second_and_prompts_always() {
     let repo = HookedRepository::new();
     repo.hear(HookEvent::Start);
     let calls = [
         (HookEvent::Tools, 0, true),
-        (HookEvent::Tools, 4_999, false),
-        (HookEvent::Prompt, 4_999, true),
-        (HookEvent::Prompt, 4_999, true),
-        (HookEvent::Tools, 9_998, false),
-        (HookEvent::Tools, 9_999, true),
+        (HookEvent::Tools, 999, false),
+        (HookEvent::Prompt, 999, true),
+        (HookEvent::Prompt, 999, true),
+        (HookEvent::Tools, 1_998, false),
+        (HookEvent::Tools, 1_999, true),
     ];
     for (moment, ms, looks) in calls {
         repo.send("news", false);
