@@ -160,6 +160,17 @@ fn answer(out: &mut TcpStream, status: u16, body: &Value) -> std::io::Result<()>
     )
 }
 
+/// Refuses for so long that no client waits for it.
+fn refuse(out: &mut TcpStream, status: u16, body: &Value) -> std::io::Result<()> {
+    let body = body.to_string();
+    write!(
+        out,
+        "HTTP/1.1 {status} -\r\ncontent-type: application/json\r\nretry-after: 2700\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
 /// Answers in the words of a provider.
 fn spoken(
     out: &mut TcpStream,
@@ -176,7 +187,7 @@ fn spoken(
         found.cloned().unwrap_or_else(|| format!("mcp__toft__{name}"))
     };
     if let Step::Refuse(status, body) = step {
-        return answer(out, *status, body);
+        return refuse(out, *status, body);
     }
     match protocol {
         Protocol::Anthropic => anthropic(out, asked, step, tool),

@@ -202,11 +202,61 @@ fn asks(client: &'static str) {
     let status = lab.home.toft(&lab.repo, &["status"]).ok();
     assert!(status.contains("Which greeting do you want?"), "{said}\n{status}");
     lab.home.toft(&lab.repo, &["agent", "answer", &id, "The word is hello-from-a-person"]).ok();
-    let working = Model::start(work("as they said"));
+    // The conversation goes on: its first step was the question.
+    let script = std::iter::once(Step::say("not again")).chain(work("as they said")).collect();
+    let working = Model::start(script);
     lab.talk_to(&working);
     let said = lab.run(&id);
     assert_eq!(lab.issue(&id)["status"], "closed", "{said}");
+    let first = working.requests()[0].to_string();
+    assert!(first.contains("I have asked."), "{client} goes on with its own conversation: {first}");
     assert!(working.heard().contains("hello-from-a-person"), "{client} was told the answer: {said}");
+}
+
+/// Its provider refuses: the task is given back uncounted, the agent rests, another agent goes on.
+fn is_refused(client: &'static str, body: Value) {
+    let Some(mut lab) = Lab::new(client) else { return };
+    let model = Model::start(vec![Step::Refuse(429, body)]);
+    lab.talk_to(&model);
+    let id = add(&lab.home, &lab.repo, &["Say hello"]);
+    let said = lab.run(&id);
+    assert!(said.contains("its provider refused"), "{said}");
+    let task = lab.home.toft(&lab.repo, &["list", "tasks", "--all", "--json"]).data()[0].clone();
+    assert_eq!((&task["status"], &task["attempt"]), (&"pending".into(), &0.into()), "{said}");
+    let status = lab.home.toft(&lab.repo, &["status"]).ok();
+    assert!(status.contains(&format!("{client} rests until")), "{status}");
+    let asked = model.requests().len();
+    let again = lab.home.toft(&lab.repo, &["run", "--agent", client, "--once"]).fails(7);
+    assert!(again.contains("rests until") && model.requests().len() == asked, "{again}");
+    let other = ["run", "--once", "--", "sh", "-c", "echo hello > greeting.txt; git add .; git commit -qm hello"];
+    lab.home.toft(&lab.repo, &other).ok();
+    assert_eq!(lab.issue(&id)["status"], "closed");
+    lab.home.toft(&lab.repo, &other).fails(6);
+}
+
+#[test]
+fn a_limit_of_claude_code_is_nobodys_failure() {
+    let message = "This request would exceed your account's rate limit. Please try again later.";
+    is_refused("claude", json!({ "type": "error", "error": { "type": "rate_limit_error", "message": message } }));
+}
+
+#[test]
+fn a_limit_of_codex_is_nobodys_failure() {
+    is_refused(
+        "codex",
+        json!({ "error": { "type": "usage_limit_reached", "message": "The usage limit has been reached" } }),
+    );
+}
+
+#[test]
+fn a_limit_of_gemini_is_nobodys_failure() {
+    let violation = json!({ "quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier" });
+    let details = json!([{ "@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation] }]);
+    let message = "Quota exceeded for quota metric 'Requests' and limit 'Requests per day'";
+    is_refused(
+        "gemini",
+        json!({ "error": { "code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": details } }),
+    );
 }
 
 /// A session of its own: the client accepts what setup wrote, its hooks brief it and deliver messages, it calls a tool.

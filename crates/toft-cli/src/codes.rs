@@ -101,6 +101,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (CONFLICT, "wrong_state", "the state of the issue, task or workspace does not allow it"),
     (NOTHING, "nothing", "there is nothing to do"),
     (NOTHING, "nothing_ready", "no task is ready for this agent"),
+    (RETRY, "agent_rests", "the agent's provider refused it; `toft status` says until when it rests"),
     (RETRY, "busy", "another process is writing for too long"),
     (RETRY, "late", "a program took too long"),
     (RETRY, "offline", "the remote does not answer; nothing is lost"),

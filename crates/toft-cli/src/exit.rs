@@ -50,6 +50,11 @@ impl Failure {
         Self::new(USAGE, "usage", message, help)
     }
 
+    /// The agent's provider refuses it for now.
+    pub(crate) fn resting(message: impl Into<String>, help: &str) -> Self {
+        Self::new(RETRY, "agent_rests", message, help)
+    }
+
     /// There is nothing to do.
     pub(crate) fn nothing(message: impl Into<String>, help: &str) -> Self {
         Self::new(NOTHING, "nothing", message, help)

@@ -11,7 +11,7 @@ use std::{
 };
 
 use toft_core::{
-    flow::{Ending, Report, Seen, StopOrder, Word, builds_on},
+    flow::{Attempt, Ending, ProviderRefusal, Report, Seen, StopOrder, Word, builds_on},
     keeper::Duty,
     lease::{Fence, Processes as _},
     store,
@@ -25,7 +25,7 @@ use toft_session::{
     locate::Located,
     mask::Mask,
     person,
-    recipe::filled,
+    recipe::{filled, resuming},
 };
 use toft_store::private;
 use toft_vcs::workspace::Stand;
@@ -37,7 +37,7 @@ use toft_work::{
 
 use super::{
     Rules, SlotEvent,
-    files::{Files, read_word},
+    files::{Conversation, Files, read_word},
     process::{Activity, ProcessStart, Running},
     record::Recorder,
     sandbox::{self, Sandbox},
@@ -82,10 +82,19 @@ impl AttemptRun<'_> {
         let workspace = &self.given.workspace;
         let workspaces = self.work.workspaces()?;
         let before = self.stood(&workspaces)?;
-        let files = self.prepare()?;
+        let earlier = store::ask(self.work.store(), |tx| tx.attempts(&self.claimed.task.id))?;
+        let goes_on = self.conversation(&earlier);
+        let files = self.prepare(goes_on.is_some())?;
         let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
-        let command = self.command(&brief, &files)?;
-        let recorder = Recorder::start(&files.log(), self.mask.clone(), self.events.clone());
+        let resuming = goes_on.as_ref().and_then(|found| resuming(&self.rules.resume, &found.session));
+        let command = self.command(resuming.as_deref().unwrap_or(&self.rules.command), &brief, &files)?;
+        let conversation = Conversation {
+            agent: self.rules.agent.clone(),
+            session: String::new(),
+            workspace: workspace.name.clone(),
+            resumed: goes_on.is_some(),
+        };
+        let recorder = Recorder::start(&files, self.mask.clone(), self.events.clone(), conversation);
         let start = ProcessStart {
             command: &command,
             dir: Path::new(&workspace.path),
@@ -124,6 +133,10 @@ impl AttemptRun<'_> {
             log: files.log().display().to_string(),
             workspace: workspace.name.clone(),
             usage: word.usage.or(spoken.usage),
+            refused: spoken.refused.filter(|_| ending != Ending::Exited(0)).map(|refused| {
+                // The client's words may hold what is nobody's business.
+                ProviderRefusal { message: self.mask.mask(&refused.message), ..refused }
+            }),
         };
         let cost = word.cost.filter(|cost| cost.is_finite() && *cost >= 0.0).or(spoken.cost);
         let (stand, problem) = match workspaces.own_work(workspace, &before) {
@@ -138,8 +151,17 @@ impl AttemptRun<'_> {
         word.message = self.mask.mask(&word.message);
         let said = spoken.words.map_or(last, |words| self.mask.mask(&words));
         let commit = Some(stand.commit).filter(|commit| !commit.is_empty());
-        let seen = Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said };
+        let refused = report.refused.clone();
+        let seen = Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said, refused };
         Ok(AttemptEnd { seen, report, cost, order: self.keeping.order() })
+    }
+
+    /// The conversation of an earlier attempt that goes on, if the client can.
+    fn conversation(&self, earlier: &[Attempt]) -> Option<Conversation> {
+        if !self.given.existing || self.rules.resume.is_empty() {
+            return None;
+        }
+        Conversation::to_continue(&self.work, earlier, &self.rules.agent, &self.given.workspace.name)
     }
 
     /// Checks that a commit which an agent names exists; returns the problem.
@@ -167,12 +189,16 @@ impl AttemptRun<'_> {
     }
 
     /// Creates the directory for its files and writes the brief.
-    fn prepare(&self) -> Result<Files, Error> {
+    fn prepare(&self, goes_on: bool) -> Result<Files, Error> {
         let task = &self.claimed.task;
         let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
         let files = Files::of(&self.work, &task.id, self.claimed.lease.fence).ok_or_else(nowhere)?;
         let here = Here { workspace: &self.given.workspace, notes: &self.notes()? };
-        let brief = Briefing::of(self.work).context(self.actor, task.id.as_str(), Some(here), self.rules.budget)?;
+        let briefing = Briefing::of(self.work);
+        let brief = match goes_on {
+            true => briefing.continuation(self.actor, task.id.as_str(), here, self.rules.budget)?,
+            false => briefing.context(self.actor, task.id.as_str(), Some(here), self.rules.budget)?,
+        };
         private::write(&files.brief(), brief).map_err(failed("write", &files.brief()))?;
         if self.rules.sandbox.is_some() {
             fs::create_dir_all(files.passing()).map_err(failed("make", &files.passing()))?;
@@ -192,10 +218,10 @@ impl AttemptRun<'_> {
         Ok(notes)
     }
 
-    fn command(&self, brief: &str, files: &Files) -> Result<Vec<String>, Error> {
+    fn command(&self, command: &[String], brief: &str, files: &Files) -> Result<Vec<String>, Error> {
         let located = self.work.located();
         let common = located.checkout.as_ref().map(|checkout| checkout.common_dir.clone()).unwrap_or_default();
-        let command = filled(&self.rules.command, brief, &common, &directories(self.writable(files, &[])?, located));
+        let command = filled(command, brief, &common, &directories(self.writable(files, &[])?, located));
         let Some(sandbox) = &self.rules.sandbox else { return Ok(command) };
         let kind = sandbox.kind()?;
         let program = std::env::current_exe().map_err(failed("find", Path::new("toft")))?;

@@ -7,11 +7,19 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
-use toft_core::{flow::Word, id::TaskId, lease::Processes as _, refusal::Refusal, store, verbs::context};
+use serde::{Deserialize, Serialize};
+use toft_core::{
+    flow::{Attempt, AttemptResult, Word},
+    id::TaskId,
+    lease::Processes as _,
+    refusal::Refusal,
+    store,
+    verbs::context,
+};
 use toft_session::{
     error::{Error, io as failed},
     mask::Mask,
+    recipe::is_session,
     session::Session,
 };
 use toft_store::private;
@@ -63,6 +71,38 @@ impl Files {
 
     pub(crate) fn log(&self) -> PathBuf {
         self.dir.join("log")
+    }
+
+    /// The conversation of its client.
+    pub(super) fn conversation(&self) -> PathBuf {
+        self.dir.join("conversation.json")
+    }
+}
+
+/// The conversation of a client, as far as a later attempt needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Conversation {
+    /// The agent, by the name of its recipe.
+    pub(super) agent: String,
+    /// The client's own id.
+    pub(super) session: String,
+    /// The directory that it is about.
+    pub(super) workspace: String,
+    /// It was begun by an earlier attempt.
+    pub(super) resumed: bool,
+}
+
+impl Conversation {
+    /// The newest conversation of earlier attempts at a task that this agent can continue in this workspace.
+    pub(super) fn to_continue(work: &Work<'_>, earlier: &[Attempt], agent: &str, workspace: &str) -> Option<Self> {
+        let newest = earlier.iter().rev().find(|attempt| attempt.ended.is_some())?;
+        let files = Files::of(work, &newest.task, newest.fence)?;
+        // An agent can write there: what it says is an id or nothing.
+        let text = plain_text(&files.conversation()).ok()??;
+        let found: Self = serde_json::from_str(&text).ok()?;
+        // One that was continued and failed is not what helps.
+        let fails = found.resumed && newest.result == Some(AttemptResult::Failed);
+        (found.agent == agent && found.workspace == workspace && is_session(&found.session) && !fails).then_some(found)
     }
 }
 
@@ -169,20 +209,25 @@ impl Attempts<'_> {
 
 /// An agent's report in the file that `TOFT_REPORT` names. Secrets in the file are masked, too.
 pub(super) fn read_word(path: &Path, mask: &Mask) -> Result<Word, String> {
-    let meta = match fs::symlink_metadata(path) {
-        Ok(meta) => meta,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Word::default()),
-        Err(error) => return Err(error.to_string()),
-    };
-    if !meta.is_file() || meta.len() > LONGEST_REPORT {
-        return Err("is no plain file of a sensible size".into());
-    }
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let Some(text) = plain_text(path)? else { return Ok(Word::default()) };
     let masked = mask.mask(&text);
     if masked != text {
         private::write(path, &masked).map_err(|error| error.to_string())?;
     }
     serde_json::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// The text of a file that an agent can write; nothing if there is none.
+fn plain_text(path: &Path) -> Result<Option<String>, String> {
+    let meta = match fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    if !meta.is_file() || meta.len() > LONGEST_REPORT {
+        return Err("is no plain file of a sensible size".into());
+    }
+    fs::read_to_string(path).map(Some).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -29,12 +29,17 @@ pub use self::{
     supervisor::{SUPERVISOR, Supervisor, show_life},
 };
 use serde::{Deserialize, Serialize};
+use toft_core::time::Timestamp;
 
 /// How a runner works.
 #[derive(Clone, Debug)]
 pub struct Rules {
+    /// The name of the agent that it starts: its limits are remembered under it.
+    pub agent: String,
     /// The command to start for each task.
     pub command: Vec<String>,
+    /// The command that continues the conversation `{session}`; empty if there is none.
+    pub resume: Vec<String>,
     /// Only tasks with all of these labels.
     pub labels: Vec<String>,
     /// The capabilities of its agents.
@@ -62,7 +67,9 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         Self {
+            agent: String::new(),
             command: Vec::new(),
+            resume: Vec::new(),
             labels: Vec::new(),
             can: Vec::new(),
             once: false,
@@ -89,6 +96,14 @@ pub enum SlotEvent {
     },
     /// It waits for work.
     Waiting,
+    /// Its agent rests, because the provider refused it.
+    Resting {
+        agent: String,
+        /// When it goes on.
+        until: Timestamp,
+        /// Why.
+        text: String,
+    },
     /// It claimed a task.
     Claimed {
         task: String,

@@ -1,7 +1,7 @@
 //! Stores the output of a command, on a thread of its own: masking and the disk delay only the command.
 
 use std::{
-    path::Path,
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{self, Receiver, SyncSender, TryRecvError},
@@ -15,9 +15,11 @@ use toft_session::{
     recipe::Spoken,
     transcript,
 };
+use toft_store::private;
 
 use super::{
     SlotEvent,
+    files::{Conversation, Files},
     log::{Log, Voice},
     process::CommandOutput,
     slot_events::SlotEventSender,
@@ -55,12 +57,20 @@ struct HeardSoFar {
 }
 
 impl Recorder {
-    pub(super) fn start(log: &Path, mask: Mask, events: SlotEventSender) -> Self {
+    pub(super) fn start(files: &Files, mask: Mask, events: SlotEventSender, conversation: Conversation) -> Self {
         // A command that says more than can be kept has to wait.
         let (said, pieces) = mpsc::sync_channel(WAITING);
         let heard = Arc::<Mutex<HeardSoFar>>::default();
-        let log = Log::open(log);
-        let writing = RecordWriter { log, mask, events, heard: Arc::clone(&heard), told: None, troubled: false };
+        let writing = RecordWriter {
+            log: Log::open(&files.log()),
+            mask,
+            events,
+            heard: Arc::clone(&heard),
+            told: None,
+            troubled: false,
+            conversation,
+            kept_in: files.conversation(),
+        };
         thread::spawn(move || writing.run(&pieces));
         Self { said: Some(said), heard }
     }
@@ -113,6 +123,9 @@ struct RecordWriter {
     told: Option<Instant>,
     /// Whether a write error of the log was reported.
     troubled: bool,
+    /// The conversation of the client, and where it is noted for a later attempt.
+    conversation: Conversation,
+    kept_in: PathBuf,
 }
 
 impl RecordWriter {
@@ -173,18 +186,32 @@ impl RecordWriter {
     }
 
     /// Reads an agent's own report from lines of JSON.
-    fn hear(&self, held: &mut Vec<u8>, bytes: &[u8]) {
+    fn hear(&mut self, held: &mut Vec<u8>, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             if held.len() + part.len() <= LONGEST_JSON {
                 held.extend_from_slice(part);
             }
             if part.ends_with(b"\n") {
                 if held.starts_with(b"{") {
-                    self.lock().spoken.hear(held);
+                    let session = {
+                        let mut heard = self.lock();
+                        heard.spoken.hear(held);
+                        heard.spoken.session.clone()
+                    };
+                    self.keep_conversation(session);
                 }
                 held.clear();
             }
         }
+    }
+
+    /// Notes the client's own id of the conversation as soon as it is known: the attempt may be killed.
+    fn keep_conversation(&mut self, session: Option<String>) {
+        let Some(session) = session.filter(|session| *session != self.conversation.session) else { return };
+        self.conversation.session = session;
+        let text = serde_json::to_vec(&self.conversation).unwrap_or_default();
+        // Without it the next attempt begins a new one.
+        let _ = private::write(&self.kept_in, text);
     }
 
     fn line(&mut self, voice: Voice, text: String) {

@@ -1,5 +1,7 @@
 //! A slot: a process that works on one task after the other.
 
+mod outcome;
+
 use std::{
     cell::RefCell,
     io::BufRead as _,
@@ -13,16 +15,16 @@ use std::{
 
 use toft_core::{
     agent::Agent,
-    flow::{Ending, TaskStatus},
+    flow::Ending,
     keeper::{Duty, Keeper},
     refusal::Refusal,
-    store::{self, LeasesOf, StoreError},
+    store::{self, StoreError},
+    time::Timestamp,
     verbs::{
         Operation,
         agent::Register,
         claim::{self, Claimed},
-        finish::{self, How},
-        ready, renew, report, stop,
+        ready, renew,
     },
     workspace::WorkspaceKind,
 };
@@ -33,6 +35,7 @@ use toft_session::{
     keep::{KeepView, Keeping, KeptHold, clock},
     mask::Mask,
     processes,
+    provider::RestingAgent,
     session::{Session, random_ids},
 };
 use toft_vcs::{RunError, workspace::WorkspaceError};
@@ -67,6 +70,7 @@ pub(super) const DRAIN: &str = "drain";
 enum Round {
     Worked,
     Idle,
+    Resting,
     Over,
 }
 
@@ -82,6 +86,8 @@ pub struct Slot {
     kept: Arc<Mutex<Option<KeepView>>>,
     /// A claim whose answer was lost: it may have been committed.
     asked: RefCell<Option<SentClaim>>,
+    /// Until when its agent rests, as far as it was told.
+    resting: RefCell<Option<Timestamp>>,
     drain: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
 }
@@ -116,6 +122,7 @@ impl Slot {
             writer: RefCell::new(Some(writer)),
             kept: Arc::default(),
             asked: RefCell::default(),
+            resting: RefCell::default(),
             drain: Arc::default(),
             stop: Arc::default(),
         }
@@ -150,6 +157,7 @@ impl Slot {
                 Ok(Round::Over) => return Ok(()),
                 Ok(Round::Worked) if self.rules.once => return Ok(()),
                 Ok(Round::Worked) => (waiting, rest) = (false, REST),
+                Ok(Round::Resting) => rest = REST,
                 Ok(Round::Idle) => {
                     if !waiting {
                         self.events.send(SlotEvent::Waiting);
@@ -195,6 +203,9 @@ impl Slot {
             // Issues of other clones; what does not work now does the next time.
             let _ = plan.sync_by_itself();
         }
+        if let Some(resting) = RestingAgent::of(&self.rules.agent) {
+            return self.rest(resting);
+        }
         match self.take()? {
             Some(taken) if self.over() => {
                 self.return_unbegun(&taken.claimed)?;
@@ -205,9 +216,25 @@ impl Slot {
                 self.let_go_of_others()?;
                 Ok(Round::Worked)
             }
-            None if self.rules.until_idle && self.idle()? => Ok(Round::Over),
+            None if self.rules.once || self.rules.until_idle && self.idle()? => Ok(Round::Over),
             None => Ok(Round::Idle),
         }
+    }
+
+    /// Claims nothing while the agent rests: its provider refuses it. Others go on with the work.
+    fn rest(&self, resting: RestingAgent) -> Result<Round, Error> {
+        if self.rules.until_idle && self.idle()? {
+            return Ok(Round::Over);
+        }
+        if self.resting.replace(Some(resting.until)) != Some(resting.until) {
+            let RestingAgent { agent, until, refusal, .. } = resting;
+            self.events.send(SlotEvent::Resting { agent, until, text: refusal.to_string() });
+        }
+        if self.rules.once {
+            return Ok(Round::Over);
+        }
+        self.sleep(PATIENCE);
+        Ok(Round::Resting)
     }
 
     /// Reads orders of the runner. When the runner is gone, its end of the pipe is closed.
@@ -351,15 +378,6 @@ impl Slot {
         })
     }
 
-    /// The lease could not be renewed: another agent may have the task now, and this attempt does not count.
-    fn lost(&self, claimed: &Claimed, why: &str, ran_ms: u64) -> Result<(), Error> {
-        let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
-        let message = format!("stopped before the task could be given to another: {why}");
-        let told = message.clone();
-        self.events.send(SlotEvent::Ended { task, issue, how: "lost".into(), message: told, parked: false, ran_ms });
-        self.patiently(|| self.give_back(claimed, &message))
-    }
-
     fn attempt(&self, claimed: &Claimed, keeping: &Keeping) -> Result<AttemptEnd, Error> {
         let (task, taken) = (&claimed.task, SystemTime::now());
         let elsewhere = self.work().in_repository_of_claim(claimed)?;
@@ -405,22 +423,6 @@ impl Slot {
         }
     }
 
-    /// Records a failure, which counts as an attempt.
-    fn fail(&self, claimed: &Claimed, message: &str) -> Result<(), Error> {
-        let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
-        let request = finish::Request {
-            id: Some(task.clone()),
-            fence: Some(claimed.lease.fence()),
-            how: How::Failed,
-            message: self.mask.mask(message),
-            ..finish::Request::default()
-        };
-        let outcome = self.work().finish(&self.name, None, request)?;
-        let (message, parked) = (self.mask.mask(message), outcome.task.state.status == TaskStatus::Failed);
-        self.events.send(SlotEvent::Ended { task, issue, how: "failed".into(), message, parked, ran_ms: 0 });
-        Ok(())
-    }
-
     /// Ends processes of an earlier attempt at this task.
     fn end_stragglers(&self, claimed: &Claimed) -> Result<(), Error> {
         let attempts = store::ask(self.session.store(), |tx| tx.attempts(&claimed.task.id))?;
@@ -435,126 +437,6 @@ impl Slot {
             self.events.send(SlotEvent::Problem { text });
         }
         Ok(())
-    }
-
-    fn conclude(&self, claimed: &Claimed, came: AttemptEnd) -> Result<(), Error> {
-        let (task, fence) = (&claimed.task, claimed.lease.fence());
-        let AttemptEnd { seen, report, cost, order } = came;
-        let ran_ms = report.ran_ms;
-        let ended = |how: &str, message: String, parked: bool| {
-            let (task, issue) = (task.id.to_string(), claimed.issue.clone());
-            self.events.send(SlotEvent::Ended { task, issue, how: how.to_owned(), message, parked, ran_ms });
-        };
-        if let Some(order) = order.filter(|_| seen.ending == Ending::Stopped) {
-            let (message, how) = (order.to_string(), if order.park { "parked" } else { "released" });
-            let request = stop::Obey { task: task.id.clone(), fence, order, report, cost };
-            let outcome = self.patiently(|| self.work().obey_stop(&self.name, request.clone()))?;
-            ended(how, message, outcome.task.state.status == TaskStatus::Failed);
-            return Ok(());
-        }
-        let (how, message) = seen.judge();
-        let word = word(&how);
-        let request = finish::Request {
-            id: Some(task.id.to_string()),
-            fence: Some(fence.clone()),
-            how,
-            message: message.clone(),
-            cost,
-            report: Some(report.clone()),
-        };
-        match self.patiently(|| self.work().finish(&self.name, None, request.clone())) {
-            Ok(outcome) => {
-                ended(word, message, outcome.task.state.status == TaskStatus::Failed);
-                return Ok(());
-            }
-            // The agent ended its hold itself, or somebody else did: what was seen is told all the same.
-            Err(Error::Refused(Refusal::FenceStale { .. } | Refusal::NotHolder { .. })) => {}
-            Err(error) => return Err(error),
-        }
-        let request = report::Request { task: task.id.clone(), fence, report, cost };
-        let attempt = self.patiently(|| self.session.perform_as(&self.name, None, request.clone()))?;
-        let now = store::ask(self.session.store(), |tx| tx.task(&task.id))?;
-        let parked = now.as_ref().is_some_and(|task| task.state.status == TaskStatus::Failed);
-        let how = serde_json::to_value(attempt.result).unwrap_or_default();
-        ended(how.as_str().unwrap_or("lost"), attempt.reason.unwrap_or_default(), parked);
-        if let Some(now) = now {
-            self.work().tidy_after(&self.name, &now);
-        }
-        Ok(())
-    }
-
-    fn return_unbegun(&self, claimed: &Claimed) -> Result<(), Error> {
-        let (id, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
-        let message = "its runner stopped before it began".to_owned();
-        self.work()
-            .finish(&self.name, None, finish::Request { id, fence, message, ..finish::Request::default() })
-            .map(drop)
-    }
-
-    /// Releases leases without work: tasks that an agent claimed by hand besides its own and left, and tasks that this
-    /// process holds without knowing it, because the answer to a claim was lost.
-    fn let_go_of_others(&self) -> Result<(), Error> {
-        let this = self.session.machine().this_process();
-        let unknown = self.asked.borrow().is_none();
-        let left = store::ask(self.session.store(), |tx| {
-            let Some(me) = tx.agent_named(&self.name)? else { return Ok(Vec::new()) };
-            let mut leases = tx.leases(&LeasesOf::Agent(me.id))?;
-            // What follows another process is free when that ends, and counts as lost.
-            leases.retain(|lease| lease.holder.is_none() || unknown && lease.holder == this);
-            Ok(leases)
-        })?;
-        for lease in left {
-            let (id, fence) = (Some(lease.task.to_string()), Some(lease.fence));
-            let message = "nobody works on it".to_owned();
-            let request = finish::Request { id, fence, message, ..finish::Request::default() };
-            match self.work().finish(&self.name, None, request) {
-                Ok(_) | Err(Error::Refused(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Retries a report for as long as the store cannot be reached, so that finished work is not done twice.
-    fn patiently<T>(&self, mut tell_store: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-        let (until, mut rest) = (Instant::now() + LONGEST_WAIT, REST);
-        loop {
-            match tell_store() {
-                Err(Error::Store(error)) if Instant::now() < until && !self.stop.load(Ordering::Relaxed) => {
-                    self.events.send(SlotEvent::Problem { text: error.to_string() });
-                    self.rest_unless_stopped(rest);
-                    rest = (rest * 2).min(LONGEST_REST);
-                }
-                told => return told,
-            }
-        }
-    }
-
-    fn rest_unless_stopped(&self, span: Duration) {
-        let until = Instant::now() + span;
-        while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
-            thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn give_back(&self, claimed: &Claimed, message: &str) -> Result<(), Error> {
-        let (id, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
-        let message = self.mask.mask(message);
-        let request = finish::Request { id, fence, message, ..finish::Request::default() };
-        match self.work().finish(&self.name, None, request) {
-            Ok(_) | Err(Error::Refused(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-fn word(how: &How) -> &'static str {
-    match how {
-        How::Done(_) => "done",
-        How::Failed => "failed",
-        How::Release => "released",
-        How::Handoff => "handoff",
-        How::Waiting(_) => "waiting",
     }
 }
 

@@ -30,6 +30,7 @@ use crate::{
 /// not exist.
 const STATE: [&str; 5] = [ID_FILE, "ledgers.json", "config.toml", "ledger", "attempts"];
 /// Number of rows of a server that are read from a backup at a time.
+#[cfg(feature = "postgres")]
 const BATCH: usize = 500;
 
 /// The content of a backup.

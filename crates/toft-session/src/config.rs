@@ -334,9 +334,9 @@ impl Settings {
         if !file.run.agents.is_empty() && !own {
             return Err(wrong("only the user's own configuration may say how agents are started".into()));
         }
-        for (name, RunAgent { command, writes }) in file.run.agents {
+        for (name, RunAgent { command, writes, resume }) in file.run.agents {
             self.run.agents.retain(|known| known.name != name);
-            self.run.agents.push(Recipe { name, command, writes });
+            self.run.agents.push(Recipe { name, command, writes, resume });
         }
         self.policy.max_attempts = file.retry.max_attempts.unwrap_or(self.policy.max_attempts).max(1);
         self.files.push(path.to_owned());

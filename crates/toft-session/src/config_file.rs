@@ -143,6 +143,10 @@ pub(crate) struct RunAgent {
     #[serde(default)]
     #[schemars(extend("scope" = "user"))]
     pub(crate) writes: Vec<String>,
+    /// Command and arguments that continue the conversation `{session}` of an earlier attempt.
+    #[serde(default)]
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) resume: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -17,6 +17,7 @@ pub mod machine;
 pub mod mask;
 pub mod person;
 pub mod processes;
+pub mod provider;
 pub mod recipe;
 pub mod registry;
 pub mod repositories;

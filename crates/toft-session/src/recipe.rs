@@ -5,7 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use toft_core::flow::Usage;
+use toft_core::flow::{ProviderRefusal, Usage};
+
+use crate::provider;
 
 /// Placeholder for the brief as one argument, for agents that do not read it from their input.
 const BRIEF: &str = "{brief}";
@@ -14,6 +16,8 @@ const REPOSITORY: &str = "{repository}";
 /// Placeholder for a path outside of the workspace that commits and toft write to. An argument with it is repeated for
 /// each such path.
 const WRITABLE: &str = "{writable}";
+/// Placeholder for the id of a conversation that goes on.
+const SESSION: &str = "{session}";
 
 /// How an agent is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,33 +27,55 @@ pub struct Recipe {
     pub command: Vec<String>,
     /// Directories of its own, below the user's home, that it writes to.
     pub writes: Vec<String>,
+    /// Its command to continue the conversation `{session}`; empty if it cannot.
+    pub resume: Vec<String>,
 }
 
 /// The built-in recipes.
 pub fn recipes() -> Vec<Recipe> {
-    let recipe = |name: &str, command: &str, writes: &[&str]| Recipe {
+    let words = |command: &str| command.split('|').map(str::to_owned).collect::<Vec<_>>();
+    let recipe = |name: &str, command: &str, resume: &str, writes: &[&str]| Recipe {
         name: name.to_owned(),
-        command: command.split('|').map(str::to_owned).collect(),
+        command: words(command),
+        resume: if resume.is_empty() { Vec::new() } else { words(&format!("{command}|{resume}")) },
         writes: writes.iter().map(|&dir| dir.to_owned()).collect(),
     };
     vec![
         recipe(
             "claude",
-            "claude|-p|--output-format|stream-json|--verbose|--permission-mode|acceptEdits|--allowedTools|Bash|mcp__toft",
+            "claude|-p|--output-format|stream-json|--verbose|--permission-mode|acceptEdits|--allowedTools=Bash,mcp__toft",
+            "--resume|{session}",
             &[".claude", ".claude.json"],
         ),
         // A login shell would forget the PATH of the runner, and with it toft.
-        recipe(
-            "codex",
-            "codex|exec|--json|--sandbox|workspace-write|--add-dir={writable}|-c|allow_login_shell=false|-",
-            &[".codex"],
-        ),
+        Recipe {
+            command: words(
+                "codex|exec|--json|--sandbox|workspace-write|--add-dir={writable}|-c|allow_login_shell=false|-",
+            ),
+            ..recipe(
+                "codex",
+                "codex|exec|--json|--sandbox|workspace-write|--add-dir={writable}|-c|allow_login_shell=false",
+                "resume|{session}|-",
+                &[".codex"],
+            )
+        },
         // Without a person, any other mode has no shell tool.
-        recipe("gemini", "gemini|--approval-mode|yolo|--skip-trust|--output-format|stream-json", &[".gemini"]),
-        recipe("cursor", "cursor-agent|-p|--force|--output-format|stream-json|{brief}", &[".cursor", ".config/cursor"]),
+        recipe(
+            "gemini",
+            "gemini|--approval-mode|yolo|--skip-trust|--output-format|stream-json",
+            "--resume|{session}",
+            &[".gemini"],
+        ),
+        recipe(
+            "cursor",
+            "cursor-agent|-p|--force|--output-format|stream-json|{brief}",
+            "",
+            &[".cursor", ".config/cursor"],
+        ),
         recipe(
             "opencode",
             "opencode|run|--format|json",
+            "--session|{session}",
             &[".local/share/opencode", ".config/opencode", ".cache/opencode"],
         ),
     ]
@@ -72,6 +98,12 @@ pub fn filled(command: &[String], brief: &str, repository: &Path, writable: &[Pa
     words
 }
 
+/// The command that continues a conversation, if there is one.
+pub fn resuming(resume: &[String], session: &str) -> Option<Vec<String>> {
+    let command: Vec<String> = resume.iter().map(|word| word.replace(SESSION, session)).collect();
+    (!command.is_empty()).then_some(command)
+}
+
 /// An agent's own report in lines of JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spoken {
@@ -80,6 +112,12 @@ pub struct Spoken {
     pub cost: Option<f64>,
     /// Its last message.
     pub words: Option<String>,
+    /// The client's own id of the conversation.
+    pub session: Option<String>,
+    /// Why its provider refused to serve it, if its last turn ended so.
+    pub refused: Option<ProviderRefusal>,
+    /// When its provider serves it again, in seconds since 1970.
+    reset: Option<u64>,
 }
 
 impl Spoken {
@@ -101,11 +139,26 @@ impl Spoken {
         }
         let cost = [&value["total_cost_usd"], &value["part"]["cost"]].into_iter().find_map(Value::as_f64);
         self.cost = cost.filter(|cost| cost.is_finite() && *cost >= 0.0).or(self.cost);
+        let session = ["session_id", "thread_id", "sessionID"].iter().find_map(|name| value[*name].as_str());
+        if let Some(session) = session.filter(|session| is_session(session)) {
+            self.session = Some(session.to_owned());
+        }
+        self.reset = provider::reset(&value).or(self.reset);
+        // A turn that ended in another way was served after all.
+        if ["result", "turn.failed", "turn.completed", "error"].iter().any(|kind| value["type"] == *kind) {
+            self.refused = provider::refusal(&value, self.reset);
+        }
         let words = [&value["result"], &value["response"], &value["item"]["text"], &value["part"]["text"]];
         if let Some(words) = words.into_iter().find_map(Value::as_str).filter(|words| !words.trim().is_empty()) {
             self.words = Some(words.trim().to_owned());
         }
     }
+}
+
+/// Whether a text can be the id of a conversation: it becomes an argument of a command.
+pub fn is_session(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=128).contains(&text.len()) && text.chars().all(plain) && !text.starts_with('-')
 }
 
 #[cfg(test)]
@@ -135,6 +188,27 @@ mod tests {
             (Some(Usage { input_tokens: 10, output_tokens: 7 }), Some("Done it."))
         );
         assert_eq!(spoken(&["plain text", "{broken", r#"{"usage":{"input_tokens":"many"}}"#]), Spoken::default());
+    }
+
+    #[test]
+    fn a_conversation_is_known_and_a_refusal_only_while_it_is_the_last_word() {
+        let codex = spoken(&[
+            r#"{"type":"thread.started","thread_id":"01a1-e7"}"#,
+            r#"{"type":"error","message":"exceeded retry limit, last status: 429 Too Many Requests"}"#,
+            r#"{"type":"turn.failed","error":{"message":"exceeded retry limit, last status: 429 Too Many Requests"}}"#,
+        ]);
+        assert_eq!((codex.session.as_deref(), codex.refused.is_some()), (Some("01a1-e7"), true));
+        let went_on = spoken(&[
+            r#"{"type":"error","message":"Reconnecting... 1/5 (unexpected status 429)"}"#,
+            r#"{"type":"turn.completed","usage":{}}"#,
+        ]);
+        assert_eq!(went_on.refused, None);
+        assert_eq!(spoken(&[r#"{"type":"init","session_id":"--dangerous"}"#]).session, None);
+        let claude = recipes().remove(0);
+        assert_eq!(
+            resuming(&claude.resume, "ab-1").unwrap().join(" "),
+            format!("{} --resume ab-1", claude.command.join(" "))
+        );
     }
 
     #[test]

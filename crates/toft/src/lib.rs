@@ -47,6 +47,7 @@ pub use toft_session::{
     machine::Machine,
     mask::masked_in_attempt,
     person::MARK,
+    provider,
     recipe::{Recipe, recipes},
     registry::registered_stores,
     setup::Setup,

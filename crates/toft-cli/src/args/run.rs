@@ -29,7 +29,7 @@ pub(crate) struct Run {
     /// Capability of these agents, for tasks that require it; repeatable
     #[arg(long, value_name = "TAG")]
     pub(crate) can: Vec<String>,
-    /// Run one task in each slot, then exit
+    /// Run one task in each slot, then exit; exit code 6 if nothing is ready
     #[arg(long, conflicts_with = "until_idle")]
     pub(crate) once: bool,
     /// Exit when no work is left

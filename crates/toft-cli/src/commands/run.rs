@@ -1,6 +1,6 @@
 //! run, prime, and the sandbox that run puts commands in.
 
-use std::{collections::BTreeMap, process::ExitCode, sync::mpsc, time::Duration};
+use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::mpsc, time::Duration};
 
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -8,6 +8,7 @@ use signal_hook::{
 };
 use toft::{
     Error, Toft,
+    provider::RestingAgent,
     runner::{Fleet, Order, Rules, SLOT, SUPERVISOR, Sandbox, Slot, Supervisor, enter_sandbox, show_life},
     verbs::{
         status::{self, NeedsYou},
@@ -71,6 +72,15 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     progress.also_parked(failed.into_iter().filter(|(task, _)| !before.contains_key(task)));
     progress.close();
     match (troubled, progress.parked()) {
+        (false, 0) if args.once && progress.idle() => Err(match RestingAgent::of(&rules.agent) {
+            Some(resting) => Failure::resting(
+                format!("{} rests until {}", resting.agent, resting.until),
+                "toft status shows why; other agents can go on: toft run --agent NAME",
+            ),
+            None => {
+                Failure::nothing("nothing is ready", "toft ready --explain · without --once, toft run waits for work")
+            }
+        }),
         (false, 0) => Ok(ExitCode::SUCCESS),
         (true, _) => Err(Failure::stopped("a slot stopped", "its message is above")),
         (false, parked) => {
@@ -128,7 +138,11 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
         let writable = args.allow.iter().cloned().chain(own).collect();
         Sandbox { writable, network: kind == SandboxMode::Files, ..Sandbox::default() }
     });
+    let program = command.first().and_then(|program| Path::new(program).file_name());
+    let agent = args.recipe.clone().or_else(|| program.map(|name| name.to_string_lossy().into_owned()));
     Ok(Rules {
+        agent: agent.unwrap_or_default(),
+        resume: recipe.map(|recipe| recipe.resume.clone()).unwrap_or_default(),
         command,
         labels: args.labels.clone(),
         can: args.can.clone(),

@@ -336,7 +336,7 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
         app.heard(toft, name.as_ref());
         repositories.push(RepositoryStatus { name, outcome, workspaces, proposals, proposed, orphans });
     }
-    app.show(&StatusView { repositories, now })
+    app.show(&StatusView { repositories, resting: toft::provider::RestingAgent::all(), now })
 }
 
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {

@@ -15,6 +15,7 @@ use toft::{
 use super::{
     Output, View, data,
     page::{Page, clean, short, shown_id},
+    times,
 };
 
 /// Follows a runner.
@@ -124,6 +125,11 @@ impl<'a> RunProgress<'a> {
             SlotEvent::Alive { .. } => {}
             SlotEvent::Waiting if self.live.is_some() => self.quiet(index, "waiting for work"),
             SlotEvent::Waiting => self.say(index, "waiting for work"),
+            SlotEvent::Resting { agent, until, text } => {
+                let at = times::moment(*until, times::now());
+                self.say(index, &format!("rests until {at}: {}: {}", clean(agent), short(text, 160)));
+                self.quiet(index, &format!("rests until {at}: {}", clean(agent)));
+            }
             SlotEvent::Claimed { task, issue, title, attempt } => {
                 let id = shown_id(task, issue.as_deref());
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
@@ -212,6 +218,11 @@ impl<'a> RunProgress<'a> {
         if !self.parked.is_empty() {
             self.line(&format!("Needs you: {}", self.parked_ids().join(", ")));
         }
+    }
+
+    /// Whether no task was worked on.
+    pub(crate) fn idle(&self) -> bool {
+        self.counts.is_empty()
     }
 
     /// How many tasks failed for good.

@@ -84,10 +84,10 @@ impl View for SetupShown {
             match answer {
                 ClientAnswer::Connected => page.line(format!("{client} uses toft's MCP server.")),
                 ClientAnswer::NeedsTrust(said, step) => {
-                    page.line(format!("{client}: {step}. It says: {}", clean(said)))
+                    page.line(format!("{client}: {step}. It says: {}", clean(said)));
                 }
                 ClientAnswer::Failed(said) => {
-                    page.line(format!("{client} cannot use toft's MCP server: {}", clean(said)))
+                    page.line(format!("{client} cannot use toft's MCP server: {}", clean(said)));
                 }
                 ClientAnswer::Unknown => {}
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toft::{
     plan::{FoundIssue, Orphan},
+    provider::RestingAgent,
     time::Timestamp,
     verbs::{flow, status},
     workspaces::Overview,
@@ -92,6 +93,8 @@ impl RepositoryStatus {
 
 pub(crate) struct StatusView {
     pub(crate) repositories: Vec<RepositoryStatus>,
+    /// Agents that their providers refuse for now.
+    pub(crate) resting: Vec<RestingAgent>,
     pub(crate) now: Timestamp,
 }
 
@@ -101,9 +104,14 @@ impl View for StatusView {
     }
 
     fn json(&self) -> Value {
+        let row = |repository: &RepositoryStatus| {
+            let mut row = repository.json();
+            row["resting"] = data(&self.resting);
+            row
+        };
         match self.repositories.as_slice() {
-            [one @ RepositoryStatus { name: None, .. }] => one.json(),
-            many => many.iter().map(RepositoryStatus::json).collect(),
+            [one @ RepositoryStatus { name: None, .. }] => row(one),
+            many => many.iter().map(row).collect(),
         }
     }
 
@@ -120,6 +128,10 @@ impl View for StatusView {
                 page.line(page.ink(Ink::Head, &format!("{}:", clean(name))));
             }
             page.verbatim(part.text());
+        }
+        for RestingAgent { agent, until, refusal, .. } in &self.resting {
+            let (agent, until, why) = (clean(agent), page.moment(*until), short(&refusal.message, 100));
+            page.line(format!("{agent} rests until {until}: {} ({why})", refusal.kind.as_str()));
         }
         let seen = self.repositories.iter().filter_map(|repository| repository.workspaces.as_of).min();
         let age = seen.map(|at| self.now.since(at)).filter(|age| age.as_secs() > 0);

@@ -1,6 +1,7 @@
 //! Workflows, their tasks, and the plans they come from.
 
 mod plan;
+mod provider;
 mod report;
 mod requeue;
 mod settle;
@@ -9,6 +10,7 @@ mod template;
 mod workflow;
 
 pub use plan::{PlanTask, WorkflowPlan, check_names};
+pub use provider::{ProviderRefusal, ProviderRefusalKind};
 pub(crate) use report::given_back;
 pub use report::{Ending, Report, SaidOutcome, Seen, Usage, Word, builds_on};
 pub(crate) use requeue::{place_in_queue, refresh_room, requeue};

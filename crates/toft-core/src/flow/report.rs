@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    flow::{Attempt, AttemptResult, Evidence},
+    flow::{Attempt, AttemptResult, Evidence, ProviderRefusal},
     verbs::finish::{How, WaitFor},
 };
 
@@ -29,6 +29,16 @@ pub struct Report {
     /// The tokens that it used, if it reported them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Its provider refused to serve it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<ProviderRefusal>,
+}
+
+impl Report {
+    /// Whether the attempt says nothing about its task, and does not count.
+    fn not_by_the_task(&self) -> bool {
+        self.ending.not_by_the_task() || self.refused.is_some()
+    }
 }
 
 /// The tokens that an agent used, as it reports them.
@@ -125,6 +135,8 @@ pub struct Seen {
     pub problem: Option<String>,
     /// The last lines of output.
     pub said: String,
+    /// Its provider refused to serve it.
+    pub refused: Option<ProviderRefusal>,
 }
 
 impl Seen {
@@ -149,6 +161,9 @@ impl Seen {
             Some(SaidOutcome::Waiting) if !self.word.message.trim().is_empty() => {
                 (How::Waiting(WaitFor::Human), message(String::new()))
             }
+            Some(SaidOutcome::Done | SaidOutcome::Waiting) | None if let Some(refused) = self.refusal() => {
+                (How::Release, shorten(&refused.to_string()))
+            }
             Some(SaidOutcome::Done | SaidOutcome::Waiting) | None if !well => {
                 let said = if self.said.is_empty() { String::new() } else { format!(": {}", self.said) };
                 (How::Failed, shorten(&format!("{}{said}", self.ending)))
@@ -158,6 +173,12 @@ impl Seen {
                 None => (How::Failed, self.nothing_to_show()),
             },
         }
+    }
+
+    /// The refusal of the provider that ended the command.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&ProviderRefusal> {
+        self.refused.as_ref().filter(|_| !matches!(self.ending, Ending::Exited(0)))
     }
 
     /// The evidence: the one that the agent names, otherwise a commit in the workspace.
@@ -197,7 +218,7 @@ pub fn builds_on(earlier: &[Attempt]) -> bool {
 pub(crate) fn given_back(attempts: &[Attempt]) -> usize {
     let by_itself = |attempt: &&Attempt| {
         matches!(attempt.result, Some(AttemptResult::Released | AttemptResult::Handoff))
-            && attempt.report.as_ref().is_some_and(|report| !report.ending.not_by_the_task())
+            && attempt.report.as_ref().is_some_and(|report| !report.not_by_the_task())
     };
     attempts.iter().rev().filter(|attempt| attempt.ended.is_some()).take_while(by_itself).count()
 }
@@ -207,7 +228,15 @@ mod tests {
     use super::*;
 
     fn seen(ending: Ending) -> Seen {
-        Seen { ending, commit: None, uncommitted: 0, word: Word::default(), problem: None, said: "all good".into() }
+        Seen {
+            ending,
+            commit: None,
+            uncommitted: 0,
+            word: Word::default(),
+            problem: None,
+            said: "all good".into(),
+            refused: None,
+        }
     }
 
     #[test]
@@ -244,6 +273,22 @@ mod tests {
     fn a_runner_that_stops_or_loses_the_lease_gives_the_task_back_without_counting_it() {
         assert!(matches!(seen(Ending::Stopped).judge().0, How::Release));
         assert!(matches!(seen(Ending::Lost).judge().0, How::Release));
+    }
+
+    #[test]
+    fn a_refusal_of_the_provider_is_nobodys_failure() {
+        let refused = Some(ProviderRefusal {
+            kind: crate::flow::ProviderRefusalKind::RateLimit,
+            message: "429".into(),
+            wait_s: Some(60),
+        });
+        let limited = Seen { refused, ..seen(Ending::Exited(1)) };
+        let (how, message) = limited.judge();
+        assert!(matches!(how, How::Release) && message == "its provider refused (rate limit): 429", "{message}");
+        let word = Word { outcome: Some(SaidOutcome::Failed), ..Word::default() };
+        assert!(matches!(Seen { word, ..limited.clone() }.judge().0, How::Failed), "its own word stands");
+        let went_on = Seen { ending: Ending::Exited(0), commit: Some("c0ffee".into()), ..limited };
+        assert!(matches!(went_on.judge().0, How::Done(_)), "a client that went on has done its work");
     }
 
     #[test]
@@ -292,6 +337,7 @@ mod tests {
                         word: Word { outcome, message, evidence, no_change, ..Word::default() },
                         problem: flag(3).then(|| "its report cannot be read".to_owned()),
                         said: "the last words".into(),
+                        refused: None,
                     });
                 }
             }
@@ -379,6 +425,7 @@ mod tests {
             log: "log".into(),
             workspace: "one".into(),
             usage: None,
+            refused: None,
         });
         Attempt {
             task: crate::id::TaskId::known("tk_1"),
@@ -420,5 +467,10 @@ mod tests {
         for (attempts, count) in cases {
             assert_eq!(given_back(&attempts), count, "{attempts:?}");
         }
+        let mut refused = back();
+        let refusal =
+            ProviderRefusal { kind: crate::flow::ProviderRefusalKind::Quota, message: "no".into(), wait_s: None };
+        refused.report.as_mut().unwrap().refused = Some(refusal);
+        assert_eq!(given_back(&[back(), refused]), 0, "a refusal of the provider is not the agent's choice");
     }
 }

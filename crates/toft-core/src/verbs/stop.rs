@@ -242,6 +242,7 @@ mod tests {
                 log: String::new(),
                 workspace: String::new(),
                 usage: None,
+                refused: None,
             };
             let (task, fence) = (claimed.task.id, claimed.lease.token);
             let ended = stage.perform("slot-1", Obey { task, fence, order, report, cost: None }).unwrap();

@@ -75,6 +75,23 @@ impl Briefing<'_> {
     }
 }
 
+impl Briefing<'_> {
+    /// What an agent needs that continues its own conversation about a task: what came since, not what it knows.
+    pub fn continuation(&self, actor: &str, id: &str, here: Here<'_>, budget: usize) -> Result<String, Error> {
+        let facts = self.perform_as(actor, None, context::Request { id: id.to_owned() })?;
+        let mut sheet = TokenBudgetText::default();
+        sheet.fixed(head(&facts, None, Some(here)));
+        sheet.fixed("You worked on this before, in this conversation and this directory. Go on from there.");
+        let attempts = facts.attempts.iter().filter(|view| view.attempt.ended.is_some());
+        let last = attempts.max_by_key(|view| view.attempt.fence).map(attempt).into_iter().collect();
+        sheet.rows("How your last attempt ended", last, 20, format!("toft show {}", facts.task.id));
+        sheet.pieces("Answers", answers(&facts), 40, format!("toft show {}", facts.task.id));
+        sheet.pieces("Where it stands", where_it_stands(&facts), 20, format!("toft show {}", facts.task.id));
+        sheet.fixed(ENDING);
+        Ok(shorten_ids(self.session(), &sheet.text(budget.max(LEAST_TOKENS))))
+    }
+}
+
 /// The command that shows everything.
 fn shown(facts: &context::Outcome) -> String {
     facts.workflow.issue().map_or_else(|| facts.task.id.to_string(), str::to_owned)

@@ -7,7 +7,11 @@ use crate::config_file::{KeyScope, config_keys};
 fn with(name: &str, value: &str, from: From) -> Result<Settings, Error> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config.toml");
-    let extra = if name.ends_with(".writes") { "run.agents.x.command = ['x']\n" } else { "" };
+    let extra = if [".writes", ".resume"].iter().any(|end| name.ends_with(end)) {
+        "run.agents.x.command = ['x']\n"
+    } else {
+        ""
+    };
     fs::write(&path, format!("{extra}{} = {value}", name.replace("NAME", "x"))).unwrap();
     let mut settings = Settings::default();
     settings.read(&path, from)?;

@@ -7,8 +7,9 @@ use toft_core::{
     change::{QueueEntry, Receipt, Write},
     checkpoint::{Checkpoint, CheckpointKind, Detail},
     flow::{
-        Attempt, AttemptResult, Dependency, DependencyKind, Ending, Evidence, Outcome, PlanTask, Report, Source, Task,
-        TaskSpec, TaskState, TaskStatus, Template, Usage, Variable, Workflow, WorkflowPlan, WorkflowStatus,
+        Attempt, AttemptResult, Dependency, DependencyKind, Ending, Evidence, Outcome, PlanTask, ProviderRefusal,
+        ProviderRefusalKind, Report, Source, Task, TaskSpec, TaskState, TaskStatus, Template, Usage, Variable,
+        Workflow, WorkflowPlan, WorkflowStatus,
     },
     gate::{Gate, GateKind, Opened},
     id::{
@@ -148,6 +149,11 @@ pub(super) fn attempt(task: &str, fence: u64) -> Attempt {
             log: "/state/attempts/tk_1/5/log".into(),
             workspace: "tf-1".into(),
             usage: Some(Usage { input_tokens: 7, output_tokens: 9 }),
+            refused: Some(ProviderRefusal {
+                kind: ProviderRefusalKind::RateLimit,
+                message: "429".into(),
+                wait_s: Some(60),
+            }),
         }),
     }
 }
