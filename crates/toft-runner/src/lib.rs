@@ -101,7 +101,6 @@ pub enum SlotEvent {
         agent: String,
         /// When it goes on.
         until: Timestamp,
-        /// Why.
         text: String,
     },
     /// It claimed a task.
