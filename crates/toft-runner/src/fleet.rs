@@ -139,7 +139,7 @@ impl Fleet {
         processes::adopt_orphans();
         let (events, heard) = mpsc::channel();
         let forward = events.clone();
-        thread::spawn(move || orders.into_iter().try_for_each(|order| forward.send(FleetEvent::Order(order))));
+        thread::spawn(move || orders.into_iter().all(|order| forward.send(FleetEvent::Order(order)).is_ok()));
         let mut posts = Vec::new();
         for index in 0..self.names.len() {
             posts.push(self.start(index, AGAIN, &events)?);

@@ -132,6 +132,9 @@ pub enum SlotEvent {
         parked: bool,
         /// How long the command ran.
         ran_ms: u64,
+        cost: Option<f64>,
+        /// The tokens that it used.
+        tokens: Option<u64>,
     },
     /// A problem; the slot retries.
     Problem {

@@ -61,7 +61,9 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     toft.work().let_go_of_ended(&toft.located().agent)?;
     let before = failed_for_good(&toft)?;
     let shorten = |text: &str| if app.global.whole_ids { text.to_owned() } else { toft.shorten_ids(text) };
-    let mut progress = RunProgress::new(app.output, &shorten, fleet.names(), promise.as_deref());
+    // What cannot be counted is not shown.
+    let unfinished = || toft.plan().ok().flatten().and_then(|plan| plan.counts().ok()).map(|(_, open)| open);
+    let mut progress = RunProgress::new(app.output, &shorten, &unfinished, fleet.names(), promise.as_deref());
     show_life()?;
     let orders = orders()?;
     // Issues of other clones, before the slots look for work; what does not work now does the next time.

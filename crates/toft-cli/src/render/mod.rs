@@ -5,6 +5,7 @@ mod flows;
 mod graph;
 mod history;
 mod issues;
+mod live;
 mod names;
 mod page;
 mod place;

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, io::IsTerminal as _, time::Duration};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use toft::{
     briefing::Prime,
@@ -14,61 +13,70 @@ use toft::{
 
 use super::{
     Output, View, data,
+    live::{LiveView, RunTally},
     page::{Page, clean, short, shown_id},
     times,
 };
+
+/// Questions that are listed at the end of a run.
+const QUESTIONS: usize = 5;
 
 /// Follows a runner.
 pub(crate) struct RunProgress<'a> {
     output: &'a Output,
     /// Abbreviates the ids in a text.
     shorten: &'a dyn Fn(&str) -> String,
+    /// The number of unfinished issues, if it can be known.
+    unfinished: &'a dyn Fn() -> Option<u64>,
     names: Vec<String>,
-    live: Option<ProgressBars>,
+    live: Option<LiveView>,
+    tally: RunTally,
     /// What each slot is on: its id and title.
     on: BTreeMap<usize, String>,
     /// The number of each slot's present attempt.
     attempts: BTreeMap<usize, u32>,
-    counts: BTreeMap<String, usize>,
     /// Tasks that failed for good, with the ids that people see.
     parked: Vec<(String, String)>,
-}
-
-/// Lines that are written over.
-struct ProgressBars {
-    all: MultiProgress,
-    bars: Vec<ProgressBar>,
+    /// Tasks that wait for an answer, with the ids that people see.
+    asked: BTreeMap<String, String>,
 }
 
 impl<'a> RunProgress<'a> {
     pub(crate) fn new(
         output: &'a Output,
         shorten: &'a dyn Fn(&str) -> String,
+        unfinished: &'a dyn Fn() -> Option<u64>,
         names: &[String],
         promise: Option<&str>,
     ) -> Self {
         let terminal = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
-        let live = (terminal && !output.machine()).then(|| {
-            let all = MultiProgress::new();
-            let bars = names.iter().map(|name| {
-                let bar = all.add(ProgressBar::new_spinner());
-                if let Ok(style) = ProgressStyle::with_template("{prefix:.cyan} {spinner} {wide_msg}") {
-                    bar.set_style(style);
-                }
-                bar.set_prefix(name.clone());
-                bar.enable_steady_tick(Duration::from_millis(120));
-                bar
-            });
-            let bars = bars.collect();
-            ProgressBars { all, bars }
-        });
-        let (on, attempts, counts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let (names, parked) = (names.to_vec(), Vec::new());
-        let watch = Self { output, shorten, names, live, on, attempts, counts, parked };
+        let live = (terminal && !output.machine()).then(|| LiveView::new(names));
+        let mut watch = Self {
+            output,
+            shorten,
+            unfinished,
+            names: names.to_vec(),
+            live,
+            tally: RunTally::default(),
+            on: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            parked: Vec::new(),
+            asked: BTreeMap::new(),
+        };
         if let Some(promise) = promise {
             watch.line(&format!("sandbox by {}", clean(promise)));
         }
+        watch.show_head(true);
         watch
+    }
+
+    /// Shows how far the run is; counts what is left only when that may have changed.
+    fn show_head(&mut self, changed: bool) {
+        let Some(live) = &self.live else { return };
+        if changed {
+            self.tally.unfinished((self.unfinished)());
+        }
+        live.head(&self.tally);
     }
 
     /// Shows what happened.
@@ -111,11 +119,31 @@ impl<'a> RunProgress<'a> {
     }
 
     fn count(&mut self, event: &RunnerEvent) {
-        if let RunnerEvent::Slot(_, SlotEvent::Ended { how, parked, task, issue, .. }) = event {
-            *self.counts.entry(how.clone()).or_default() += 1;
-            if *parked {
-                park(&mut self.parked, task, shown_id(task, issue.as_deref()));
+        match event {
+            RunnerEvent::Slot(slot, SlotEvent::Claimed { task, .. }) => {
+                self.tally.claimed(*slot, task);
+                self.asked.remove(task);
+                self.show_head(false);
             }
+            RunnerEvent::Slot(slot, SlotEvent::Ended { how, parked, task, issue, ran_ms, cost, tokens, .. }) => {
+                let again = how == "failed" && !parked;
+                self.tally.ended(*slot, task, how, again, Duration::from_millis(*ran_ms));
+                self.tally.uses(*cost, *tokens);
+                let shown = shown_id(task, issue.as_deref());
+                if *parked {
+                    park(&mut self.parked, task, shown);
+                } else if how == "waiting" {
+                    self.asked.insert(task.clone(), shown);
+                }
+                self.show_head(true);
+            }
+            RunnerEvent::Slot(slot, SlotEvent::Waiting)
+            | RunnerEvent::SlotRestarted(slot)
+            | RunnerEvent::SlotEnded(slot, _) => {
+                self.tally.idle(*slot);
+                self.show_head(false);
+            }
+            _ => {}
         }
     }
 
@@ -123,8 +151,10 @@ impl<'a> RunProgress<'a> {
         match event {
             // Signs of life are for the runner.
             SlotEvent::Alive { .. } => {}
-            SlotEvent::Waiting if self.live.is_some() => self.quiet(index, "waiting for work"),
-            SlotEvent::Waiting => self.say(index, "waiting for work"),
+            SlotEvent::Waiting => match &self.live {
+                Some(live) => live.begins(index, "waiting for work"),
+                None => self.say(index, "waiting for work"),
+            },
             SlotEvent::Resting { agent, until, text } => {
                 let at = times::moment(*until, times::now());
                 self.say(index, &format!("rests until {at}: {}: {}", clean(agent), short(text, 160)));
@@ -134,10 +164,10 @@ impl<'a> RunProgress<'a> {
                 let id = shown_id(task, issue.as_deref());
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 let on = (self.shorten)(&format!("{id} {}{again}", short(title, 60)));
-                if self.live.is_none() {
-                    self.line(&format!("{}  claimed  {on}", self.names[index]));
+                match &self.live {
+                    Some(live) => live.begins(index, &on),
+                    None => self.line(&format!("{}  claimed  {on}", self.names[index])),
                 }
-                self.quiet(index, &on);
                 self.on.insert(index, on);
                 self.attempts.insert(index, *attempt);
             }
@@ -145,7 +175,7 @@ impl<'a> RunProgress<'a> {
                 let on = self.on.get(&index).cloned().unwrap_or_default();
                 self.quiet(index, &format!("{on}  {}", short(text, 200)));
             }
-            SlotEvent::Ended { task, issue, how, message, parked, ran_ms } => {
+            SlotEvent::Ended { task, issue, how, message, parked, ran_ms, cost, .. } => {
                 let id = shown_id(task, issue.as_deref());
                 let gave_up = match (*parked, self.attempts.get(&index)) {
                     (false, _) => String::new(),
@@ -154,7 +184,14 @@ impl<'a> RunProgress<'a> {
                 };
                 let seconds = *ran_ms as f64 / 1_000.0;
                 let said = if message.is_empty() { String::new() } else { format!(": {}", short(message, 160)) };
-                self.line(&format!("{}  {how}  {id} after {seconds:.1} s{said}{gave_up}", self.names[index]));
+                let cost = cost.filter(|cost| *cost > 0.0).map(|cost| format!(", ${cost:.2}")).unwrap_or_default();
+                self.line(&format!("{}  {how}  {id} after {seconds:.1} s{cost}{said}{gave_up}", self.names[index]));
+                if let Some(live) = &self.live {
+                    live.begins(index, "");
+                }
+                if how == "waiting" {
+                    self.line(&format!("  toft answer {id} \"…\""));
+                }
             }
             SlotEvent::Problem { text } => self.say(index, text),
         }
@@ -167,7 +204,7 @@ impl<'a> RunProgress<'a> {
     /// Something for the line of a slot only.
     fn quiet(&self, index: usize, text: &str) {
         if let Some(live) = &self.live {
-            live.bars[index].set_message(clean(text));
+            live.slot(index, text);
         }
     }
 
@@ -177,8 +214,7 @@ impl<'a> RunProgress<'a> {
         }
         let text = (self.shorten)(text);
         match &self.live {
-            // A terminal that is gone shows nothing.
-            Some(live) => drop(live.all.println(text)),
+            Some(live) => live.print(&text),
             None => self.output.lines(&[text]),
         }
     }
@@ -193,27 +229,33 @@ impl<'a> RunProgress<'a> {
         self.parked.iter().map(|(_, shown)| shown.as_str()).collect()
     }
 
-    /// Says what came of it all.
+    /// Says what came of it all, and what to do next.
     pub(crate) fn close(&mut self) {
         if let Some(live) = self.live.take() {
-            live.bars.iter().for_each(ProgressBar::finish_and_clear);
+            live.close();
         }
+        let counts = self.tally.counts();
         if self.output.machine() {
-            self.output.lines(&[
-                json!({ "toft": 1, "kind": "run", "data": { "ended": self.counts, "parked": self.parked_ids() } })
-                    .to_string(),
-            ]);
+            let (attempts, asked) = (self.tally.attempts(), self.asked.values().collect::<Vec<_>>());
+            let data = json!({ "ended": counts, "attempts": attempts, "parked": self.parked_ids(), "waiting": asked });
+            self.output.lines(&[json!({ "toft": 1, "kind": "run", "data": data }).to_string()]);
             return;
         }
-        let counts: Vec<String> = self.counts.iter().map(|(how, count)| format!("{count} {how}")).collect();
-        let said = if counts.is_empty() {
-            "No tasks ran; `toft ready --explain` shows why.".into()
+        if counts.is_empty() {
+            self.line("No tasks ran; `toft ready --explain` shows why.");
         } else {
-            format!("Finished: {}.", counts.join(", "))
-        };
-        self.line(&said);
-        if self.counts.contains_key("done") {
+            let rows: Vec<String> = counts.iter().map(|(how, count)| format!("{count} {how}")).collect();
+            let tasks: usize = counts.values().sum();
+            let attempts = self.tally.attempts();
+            let again = if attempts > tasks { format!(" ({attempts} attempts)") } else { String::new() };
+            let used = self.tally.used().map(|used| format!(", {used}")).unwrap_or_default();
+            self.line(&format!("Finished: {}{again}{used}.", rows.join(", ")));
+        }
+        if counts.contains_key("done") {
             self.line("The commits of each task are on its own branch; `toft ws list` shows which have not landed.");
+        }
+        for id in self.asked.values().take(QUESTIONS) {
+            self.line(&format!("Waiting for you: toft answer {id} \"…\""));
         }
         if !self.parked.is_empty() {
             self.line(&format!("Needs you: {}", self.parked_ids().join(", ")));
@@ -222,7 +264,7 @@ impl<'a> RunProgress<'a> {
 
     /// Whether no task was worked on.
     pub(crate) fn idle(&self) -> bool {
-        self.counts.is_empty()
+        self.tally.attempts() == 0
     }
 
     /// How many tasks failed for good.

@@ -26,7 +26,8 @@ impl Slot {
         let (task, issue) = (claimed.task.id.to_string(), claimed.issue.clone());
         let message = format!("stopped before the task could be given to another: {why}");
         let told = message.clone();
-        self.events.send(SlotEvent::Ended { task, issue, how: "lost".into(), message: told, parked: false, ran_ms });
+        let (how, parked, cost, tokens) = ("lost".into(), false, None, None);
+        self.events.send(SlotEvent::Ended { task, issue, how, message: told, parked, ran_ms, cost, tokens });
         self.patiently(|| self.give_back(claimed, &message))
     }
 
@@ -42,17 +43,19 @@ impl Slot {
         };
         let outcome = self.work().finish(&self.name, None, request)?;
         let (message, parked) = (self.mask.mask(message), outcome.task.state.status == TaskStatus::Failed);
-        self.events.send(SlotEvent::Ended { task, issue, how: "failed".into(), message, parked, ran_ms: 0 });
+        let (how, ran_ms, cost, tokens) = ("failed".into(), 0, None, None);
+        self.events.send(SlotEvent::Ended { task, issue, how, message, parked, ran_ms, cost, tokens });
         Ok(())
     }
 
     pub(super) fn conclude(&self, claimed: &Claimed, came: AttemptEnd) -> Result<(), Error> {
         let (task, fence) = (&claimed.task, claimed.lease.fence());
         let AttemptEnd { seen, report, cost, order } = came;
-        let ran_ms = report.ran_ms;
+        let (ran_ms, tokens) = (report.ran_ms, report.usage.map(|usage| usage.input_tokens + usage.output_tokens));
         let ended = |how: &str, message: String, parked: bool| {
             let (task, issue) = (task.id.to_string(), claimed.issue.clone());
-            self.events.send(SlotEvent::Ended { task, issue, how: how.to_owned(), message, parked, ran_ms });
+            let how = how.to_owned();
+            self.events.send(SlotEvent::Ended { task, issue, how, message, parked, ran_ms, cost, tokens });
         };
         if let Some(order) = order.filter(|_| seen.ending == Ending::Stopped) {
             let (message, how) = (order.to_string(), if order.park { "parked" } else { "released" });
