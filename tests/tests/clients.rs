@@ -213,6 +213,71 @@ fn asks(client: &'static str) {
     assert!(working.heard().contains("hello-from-a-person"), "{client} was told the answer: {said}");
 }
 
+/// Somebody tells it something while it works: it hears it, and the sender knows.
+fn is_told(client: &'static str) {
+    let Some(mut lab) = Lab::new(client) else { return };
+    let id = add(&lab.home, &lab.repo, &["Say hello"]);
+    // Somebody else, while the agent works.
+    fs::write(lab.repo.join("news.sh"), format!("env -u TOFT_TASK -u TOFT_FENCE -u TOFT_ATTEMPT toft --as bob tell {id} blue-$((6 * 7)) --wait 1s >> /dev/null\nsleep 1\n")).unwrap();
+    lab.home.run(&lab.repo, "git", &["add", "."]);
+    lab.home.run(&lab.repo, "git", &["commit", "-qm", "news"]);
+    // Claude Code has a hook; the others hear it with their next checkpoint.
+    let mut script = vec![Step::shell("sh news.sh"), Step::shell("toft save -m halfway")];
+    script.extend(work("hello it is"));
+    let model = Model::start(script);
+    lab.talk_to(&model);
+    let said = lab.run(&id);
+    let requests: Vec<String> = model.requests().iter().map(Value::to_string).collect();
+    let heard = if client == "claude" { 1 } else { 2 };
+    assert!(requests[heard].contains("blue-42"), "{client}: {said}\n{}", requests[heard]);
+    let events = lab.home.toft(&lab.repo, &["log", "--json", "--limit", "100"]).data();
+    let read = events.as_array().unwrap().iter().find(|event| event["verb"] == "message.read").cloned();
+    let read = read.unwrap_or_else(|| panic!("{events}"));
+    let proof = lab.home.toft(&lab.repo, &["log", read["entity"].as_str().unwrap()]).ok();
+    assert!(proof.contains("message.read") || proof.contains("read"), "{proof}");
+}
+
+/// What one client failed at is in the brief of the next, if that is another one.
+#[test]
+fn another_client_learns_from_the_failure() {
+    let (Some(mut lab), Some(_)) = (Lab::new("codex"), installed("claude")) else { return };
+    lab.home.set("TOFT_RETRY_BACKOFF", "10ms");
+    fs::write(lab.repo.join("paint.sh"), "echo \"error: expected the colour teal-$((6 * 7))\"; exit 1\n").unwrap();
+    lab.home.run(&lab.repo, "git", &["add", "."]);
+    lab.home.run(&lab.repo, "git", &["commit", "-qm", "a test"]);
+    let failing = Model::start(vec![
+        Step::shell("sh paint.sh"),
+        Step::shell("toft finish failed -m 'the test fails'"),
+        Step::say("I gave up."),
+    ]);
+    lab.talk_to(&failing);
+    let id = add(&lab.home, &lab.repo, &["Say hello"]);
+    let said = lab.run(&id);
+    assert!(said.contains("failed"), "{said}");
+    lab.client = "claude";
+    let model = Model::start(work("teal it is"));
+    lab.talk_to(&model);
+    let said = lab.run(&id);
+    assert_eq!(lab.issue(&id)["status"], "closed", "{said}");
+    let first = model.requests()[0].to_string();
+    assert!(first.contains("expected the colour teal-42") && first.contains("sh paint.sh"), "{first}");
+}
+
+#[test]
+fn claude_code_hears_what_it_is_told() {
+    is_told("claude");
+}
+
+#[test]
+fn codex_hears_what_it_is_told() {
+    is_told("codex");
+}
+
+#[test]
+fn gemini_hears_what_it_is_told() {
+    is_told("gemini");
+}
+
 /// Its provider refuses: the task is given back uncounted, the agent rests, another agent goes on.
 fn is_refused(client: &'static str, body: Value) {
     let Some(mut lab) = Lab::new(client) else { return };

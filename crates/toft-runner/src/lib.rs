@@ -7,6 +7,7 @@
 
 mod attempt;
 pub mod briefing;
+mod budget;
 mod files;
 mod fleet;
 pub mod hooks;
@@ -17,16 +18,19 @@ mod sandbox;
 mod slot;
 mod slot_events;
 mod supervisor;
+mod tail;
 
 use std::time::Duration;
 
 pub use self::{
+    budget::{BudgetMeter, RunBudget},
     files::{AttemptLog, Attempts},
     fleet::{Fleet, Order, RunnerEvent, SLOT},
-    process::{become_command, can_start, harness_process, ignores_hang_up, in_shell, output},
+    process::{become_command, can_start, harness_process, ignores_hang_up, in_background, in_shell, output},
     sandbox::{Sandbox, enter as enter_sandbox},
     slot::Slot,
     supervisor::{SUPERVISOR, Supervisor, show_life},
+    tail::{LogTail, RunningLog},
 };
 use serde::{Deserialize, Serialize};
 use toft_core::time::Timestamp;

@@ -205,6 +205,28 @@ pub fn in_shell(line: &str, dir: &Path, variables: &[(&str, &str)], input: Optio
     }
 }
 
+/// Starts a command that nobody waits for; it is ended after ten seconds. Problems are for nobody but itself.
+#[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
+pub fn in_background(words: &[String]) {
+    let Some((program, words)) = words.split_first() else { return };
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    without_callers_repository(&mut command);
+    thread::spawn(move || {
+        let Ok(mut child) = command.spawn() else { return };
+        let until = Instant::now() + GIVE_UP;
+        while matches!(child.try_wait(), Ok(None)) {
+            if Instant::now() >= until {
+                // It may have ended by itself just now.
+                let _ = child.kill();
+                let _ = child.wait();
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+    });
+}
+
 /// What a command prints, first on standard output, then on standard error, without waiting longer than `patience`.
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
 pub fn output(words: &[&str], dir: &Path, patience: Duration) -> io::Result<String> {

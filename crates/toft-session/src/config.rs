@@ -128,11 +128,13 @@ pub struct RunRules {
     pub total: Option<Duration>,
     /// How agents are started, by name.
     pub agents: Vec<Recipe>,
+    /// The command that is started when something waits for a person.
+    pub notify: Vec<String>,
 }
 
 impl Default for RunRules {
     fn default() -> Self {
-        Self { idle: None, total: None, agents: recipes() }
+        Self { idle: None, total: None, agents: recipes(), notify: Vec::new() }
     }
 }
 
@@ -331,9 +333,10 @@ impl Settings {
         }
         self.run.idle = span("run.idle", &file.run.idle)?.or(self.run.idle);
         self.run.total = span("run.total", &file.run.total)?.or(self.run.total);
-        if !file.run.agents.is_empty() && !own {
-            return Err(wrong("only the user's own configuration may say how agents are started".into()));
+        if !own && (!file.run.agents.is_empty() || file.notify.command.is_some()) {
+            return Err(wrong("only the user's own configuration may say which commands are started".into()));
         }
+        self.run.notify = file.notify.command.unwrap_or_else(|| std::mem::take(&mut self.run.notify));
         for (name, RunAgent { command, writes, resume }) in file.run.agents {
             self.run.agents.retain(|known| known.name != name);
             self.run.agents.push(Recipe { name, command, writes, resume });

@@ -29,6 +29,7 @@ pub(crate) struct ConfigFile {
     pub(crate) retention: RetentionSection,
     pub(crate) workspaces: WorkspacesSection,
     pub(crate) run: RunSection,
+    pub(crate) notify: NotifySection,
     pub(crate) sync: SyncSection,
 }
 
@@ -131,6 +132,15 @@ pub(crate) struct RunSection {
     pub(crate) total: Option<String>,
     #[schemars(extend("name" = "NAME"))]
     pub(crate) agents: BTreeMap<String, RunAgent>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NotifySection {
+    /// Command and arguments that `toft run` starts when an agent asks you something or a task has failed for good. `{id}` is the
+    /// issue, `{text}` what happened.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) command: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

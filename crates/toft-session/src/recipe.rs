@@ -19,6 +19,9 @@ const WRITABLE: &str = "{writable}";
 /// Placeholder for the id of a conversation that goes on.
 const SESSION: &str = "{session}";
 
+/// A hook for Claude Code: messages reach the agent after its next tool. Without toft on its PATH it does nothing.
+const CLAUDE_SETTINGS: &str = r#"{"hooks":{"PostToolUse":[{"hooks":[{"type":"command","command":"if command -v toft >/dev/null 2>&1; then toft hook PostToolUse --for claude; fi"}]}]}}"#;
+
 /// How an agent is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
@@ -43,7 +46,10 @@ pub fn recipes() -> Vec<Recipe> {
     vec![
         recipe(
             "claude",
-            "claude|-p|--output-format|stream-json|--verbose|--permission-mode|acceptEdits|--allowedTools=Bash,mcp__toft",
+            &format!(
+                "claude|-p|--output-format|stream-json|--verbose|--permission-mode|acceptEdits|--allowedTools=Bash,mcp__toft|\
+                 --settings|{CLAUDE_SETTINGS}"
+            ),
             "--resume|{session}",
             &[".claude", ".claude.json"],
         ),

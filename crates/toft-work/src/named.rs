@@ -4,6 +4,7 @@ use toft_core::{
     flow::Task,
     id::TaskId,
     issue,
+    refusal::Refusal,
     verbs::{Operation, assign, context, issue::OnIt},
 };
 use toft_plan::{Plan, Wrote};
@@ -57,7 +58,13 @@ impl Work<'_> {
         // Any other text may be the name of an agent.
         let issue = if to.starts_with(issue::PREFIX) { self.issue_named(to)? } else { None };
         let Some(id) = issue else { return Ok(to.to_owned()) };
-        let facts = self.run(actor, None, context::Request { id: id.clone() });
-        Ok(facts.map_or(id, |facts| facts.task.id.to_string()))
+        match self.run(actor, None, context::Request { id: id.clone() }) {
+            Ok(facts) => Ok(facts.task.id.to_string()),
+            Err(Error::Refused(Refusal::NotFound { .. })) => {
+                let (state, wanted) = ("open".into(), "no agent holds it, so the message has no recipient".into());
+                Err(Refusal::WrongState { id, state, wanted }.into())
+            }
+            Err(error) => Err(error),
+        }
     }
 }

@@ -64,6 +64,37 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
+/// Tell the agent on an issue something while it works.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The agent gets it at its next tool call if it has toft's hooks (Claude Code under `toft run` has them), else with its next \
+`toft save`. What it did not read when its attempt ends is part of the next attempt's brief.\n\n\
+Examples:\n  \
+toft tell tf-4k2m \"use the new schema\"        # the agent on this issue\n  \
+toft tell ana-2 \"commit what you have\" --wait 2m"
+)]
+pub(crate) struct Tell {
+    /// Issue, task, or name of the agent
+    #[arg(add = ArgValueCompleter::new(complete::issues))]
+    pub(crate) id: String,
+    /// Text
+    pub(crate) text: String,
+    /// How long to wait for the delivery
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) wait: Duration,
+}
+
+/// Pause agents: they finish what they hold, and claim nothing new until you resume them.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+toft pause            # the agents of your runner: NAME-1, NAME-2, …\n  \
+toft pause bob        # those of the runner bob\n  \
+toft resume ana-2     # one of them goes on")]
+pub(crate) struct Pause {
+    /// Runner or agent [default: your own runner]
+    pub(crate) name: Option<String>,
+}
+
 /// Register an agent.
 #[derive(Args, Debug)]
 pub(crate) struct Register {

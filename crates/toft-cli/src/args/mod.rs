@@ -18,7 +18,7 @@ use clap::{Args, Parser, ValueEnum};
 use commands::commands;
 
 pub(crate) use self::{
-    agent::{AgentCommand, Answer, Assign, Inbox, Register, Send},
+    agent::{AgentCommand, Answer, Assign, Inbox, Pause, Register, Send, Tell},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     plan::{
         Add, Close, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo,
@@ -28,7 +28,7 @@ pub(crate) use self::{
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
     upkeep::{Backup, BackupCommand, Schema, WriteTo},
-    work::{Claim, Finish, Hold, IssueOrder, List, Log, Ready, Save, Show, Status},
+    work::{Claim, Finish, Hold, IssueOrder, List, Log, Logs, Ready, Save, Show, Status},
     ws::{CreateWs, From, ListWs, OneWs, RescueWs, RmWs, Shell, ShellKind, Ws, WsCommand},
 };
 
@@ -137,6 +137,7 @@ commands! {
     List(List) "list" ["ls", "issues"] "List and search issues and tasks";
     Graph(Graph) "graph" [] "Draw the plan: terminal, SVG, Mermaid, DOT";
     Status(Status) "status" ["st"] "Show who works on what, and what needs you";
+    Logs(Logs) "logs" [] "Show what running agents say and do";
     Log(Log) "log" ["events", "history"] "Show the history of events";
     Flow(Flow) "flow" ["workflow", "flows"] "Manage workflows and templates";
     Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Manage workspaces: one directory for each task";
@@ -158,6 +159,9 @@ commands! {
     Trust(Trust) "trust" [] "Allow this repository's setup commands to run in workspaces";
     Agent(Agent) "agent" ["agents"] "Manage agents and their messages";
     Answer(Answer) "answer" [] "Answer the question of a waiting task";
+    Tell(Tell) "tell" [] "Tell the agent on an issue something while it works";
+    Pause(Pause) "pause" [] "Pause agents: they finish what they hold, and claim nothing new";
+    Resume(Pause) "resume" ["unpause"] "Resume agents that were paused";
     Assign(Assign) "assign" ["delegate"] "Assign an issue or task to an agent";
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
@@ -180,7 +184,7 @@ commands! {
 pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     ("Plan", &["add", "edit", "list", "show", "close", "graph", "assign", "delete", "restore", "undo", "redo"]),
     ("Work", &["ready", "claim", "save", "finish", "status", "answer", "log", "flow"]),
-    ("Run agents", &["run", "stop", "agent", "prime", "setup", "mcp"]),
+    ("Run agents", &["run", "logs", "stop", "tell", "pause", "resume", "agent", "prime", "setup", "mcp"]),
     ("Workspaces", &["ws", "shell", "trust"]),
     (
         "Share",

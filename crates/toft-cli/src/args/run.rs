@@ -44,6 +44,12 @@ pub(crate) struct Run {
     /// Stop an agent that runs longer than this
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) total: Option<Duration>,
+    /// Claim nothing new once the run would cost more US dollars than this, as agents report their cost
+    #[arg(long, value_name = "USD", value_parser = amount)]
+    pub(crate) max_cost: Option<f64>,
+    /// Claim nothing new once the run would use more tokens than this
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<u64>,
     /// Lease duration; the runner renews the lease after a third of it
     #[arg(long, value_name = "DUR", default_value = "90s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
@@ -65,6 +71,11 @@ pub(crate) struct Run {
     /// Command with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
+}
+
+fn amount(text: &str) -> Result<f64, String> {
+    let amount = text.trim_start_matches('$').parse::<f64>().ok().filter(|amount| amount.is_finite() && *amount >= 0.0);
+    amount.ok_or_else(|| format!("`{text}` is not an amount; write 20 or 2.50"))
 }
 
 /// Stop one agent and release or park its task. Its runner stops every process that the agent started. If no runner manages the

@@ -293,6 +293,24 @@ pub(crate) struct Status {
     pub(crate) reach: Reach,
 }
 
+/// Show what running agents say and do.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft logs -f                  # all agents that run here, as it happens
+  toft logs -f tf-a41c          # the agent on one issue, until it ends
+  toft show tf-a41c --log       # an attempt that has ended")]
+pub(crate) struct Logs {
+    /// Only the agent on this issue or task, or of this name
+    pub(crate) id: Option<String>,
+    /// Keep printing as it happens
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Print the lines as they were written
+    #[arg(long)]
+    pub(crate) raw: bool,
+}
+
 /// Show the history of events.
 #[derive(Args, Debug)]
 #[command(after_help = "\

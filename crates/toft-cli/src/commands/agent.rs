@@ -5,14 +5,18 @@ use toft::{
     agent::{AgentState, Role},
     id::MessageId,
     message::MessageKind,
-    verbs::{agent, answer, inbox, send},
+    verbs::{agent, answer, inbox, log, send},
 };
 
 use super::{App, Done, plan, word, work::held};
 use crate::{
-    args::{AgentCommand, Answer, Assign, Inbox, Register, Send},
+    args::{AgentCommand, Answer, Assign, Inbox, Pause, Register, Send, Tell},
+    exit::Failure,
     render,
 };
+
+/// Events of a message that are looked at: sent, read, confirmed.
+const DELIVERIES: usize = 10;
 
 pub(super) fn run(app: &App<'_>, command: &AgentCommand) -> Done {
     match command {
@@ -37,6 +41,25 @@ pub(super) fn answer(app: &App<'_>, args: &Answer) -> Done {
     app.show(&render::Answered(app.perform(app.open()?, request)?))
 }
 
+/// A message to whoever holds a task, and whether it arrived.
+pub(super) fn tell_holder(app: &App<'_>, args: &Tell) -> Done {
+    let toft = app.open()?;
+    let nobody = |mut failure: Failure| {
+        if failure.code == "wrong_state" {
+            failure.help = Some("toft edit ID --comment \"…\" tells the next agent".to_owned());
+        }
+        failure
+    };
+    let to = toft.work().recipient(&toft.located().agent, &args.id).map_err(|error| nobody(error.into()))?;
+    let request = send::Request { to, body: args.text.clone(), priority: Some(1), ..send::Request::default() };
+    let message = app.perform(toft, request).map_err(nobody)?;
+    let about = log::Request { id: Some(message.id.to_string()), limit: DELIVERIES, ..log::Request::default() };
+    let read = toft.wait_for(args.wait, || {
+        Ok(toft.perform(about.clone())?.into_iter().find(|event| event.verb == "message.read"))
+    })?;
+    app.show(&render::Told { message, read })
+}
+
 fn register(app: &App<'_>, args: &Register) -> Done {
     let role = match &args.role {
         Some(text) => Some(word::<Role>("role", text)?),
@@ -54,6 +77,12 @@ fn register(app: &App<'_>, args: &Register) -> Done {
 fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
     let request = agent::Tell { agent: agent.cloned(), state };
     app.show(&render::AgentView(app.perform(app.open()?, request)?))
+}
+
+pub(super) fn tell_runner(app: &App<'_>, args: &Pause, state: AgentState) -> Done {
+    let toft = app.open()?;
+    let runner = args.name.clone().unwrap_or_else(|| toft.located().agent.clone());
+    app.show(&render::AgentsTold(app.perform(toft, agent::TellRunner { runner, state })?))
 }
 
 pub(super) fn assign(app: &App<'_>, args: &Assign) -> Done {

@@ -5,6 +5,7 @@ mod demo;
 mod flow;
 mod hook;
 mod list;
+mod logs;
 mod place;
 mod plan;
 mod run;
@@ -25,6 +26,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toft::{
     Config, StoreLocation, Toft,
+    agent::AgentState,
     repository::Scope,
     verbs::{Operation, Verb, op},
 };
@@ -106,6 +108,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Show(args) => work::show(app, args),
         Command::List(args) => list::list(app, args),
         Command::Status(args) => work::status(app, args),
+        Command::Logs(args) => logs::logs(app, args),
         Command::Log(args) => work::log(app, args),
         Command::Flow(args) => flow::run(app, &args.command),
         Command::Add(args) => plan::add(app, args),
@@ -138,6 +141,9 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Mcp(_) => crate::mcp::serve(),
         Command::Agent(args) => agent::run(app, &args.command),
         Command::Answer(args) => agent::answer(app, args),
+        Command::Tell(args) => agent::tell_holder(app, args),
+        Command::Pause(args) => agent::tell_runner(app, args, AgentState::Draining),
+        Command::Resume(args) => agent::tell_runner(app, args, AgentState::Active),
         Command::Assign(args) => agent::assign(app, args),
     }
 }

@@ -9,7 +9,10 @@ use signal_hook::{
 use toft::{
     Error, Toft,
     provider::RestingAgent,
-    runner::{Fleet, Order, Rules, SLOT, SUPERVISOR, Sandbox, Slot, Supervisor, enter_sandbox, show_life},
+    runner::{
+        BudgetMeter, Fleet, Order, Rules, RunBudget, RunnerEvent, SLOT, SUPERVISOR, Sandbox, Slot, SlotEvent,
+        Supervisor, enter_sandbox, in_background, show_life,
+    },
     verbs::{
         status::{self, NeedsYou},
         stop,
@@ -65,10 +68,22 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let unfinished = || toft.plan().ok().flatten().and_then(|plan| plan.counts().ok()).map(|(_, open)| open);
     let mut progress = RunProgress::new(app.output, &shorten, &unfinished, fleet.names(), promise.as_deref());
     show_life()?;
-    let orders = orders()?;
+    let (order, orders) = orders()?;
+    let mut meter = BudgetMeter::new(RunBudget { cost: args.max_cost, tokens: args.max_tokens });
+    let notify = &toft.located().run.notify;
     // Issues of other clones, before the slots look for work; what does not work now does the next time.
     let _ = toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself()));
-    let troubled = fleet.run(orders, |event| progress.handle(&event))?;
+    let troubled = fleet.run(orders, |event| {
+        progress.handle(&event);
+        if let Some(said) = meter.hear(&event) {
+            progress.announce(&said);
+            // A runner that is over claims nothing either.
+            let _ = order.send(Order::Drain);
+        }
+        if let Some((id, text)) = needs_a_person(&event) {
+            in_background(&notification(notify, &shorten(&id), &text));
+        }
+    })?;
     toft.work().let_go_of_ended(&toft.located().agent)?;
     let failed = failed_for_good(&toft)?;
     progress.also_parked(failed.into_iter().filter(|(task, _)| !before.contains_key(task)));
@@ -160,10 +175,26 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     })
 }
 
-/// The first Ctrl-C lets what runs end, the second ends it, as does being told to end by anybody else, or losing the supervisor.
-fn orders() -> Result<mpsc::Receiver<Order>, Failure> {
+/// The issue or task that waits for a person because of an event, and why.
+fn needs_a_person(event: &RunnerEvent) -> Option<(String, String)> {
+    let RunnerEvent::Slot(_, SlotEvent::Ended { task, issue, how, message, parked, .. }) = event else { return None };
+    let why = match how.as_str() {
+        "waiting" => "asks",
+        _ if *parked => "failed",
+        _ => return None,
+    };
+    Some((issue.as_ref().unwrap_or(task).clone(), format!("{why}: {message}")))
+}
+
+fn notification(command: &[String], id: &str, text: &str) -> Vec<String> {
+    command.iter().map(|word| word.replace("{id}", id).replace("{text}", text)).collect()
+}
+
+/// The first Ctrl-C lets what runs end, the second ends it, as does being told to end by anybody else, or losing the
+/// supervisor. Orders can be sent besides.
+fn orders() -> Result<(mpsc::Sender<Order>, mpsc::Receiver<Order>), Failure> {
     let (send, orders) = mpsc::channel();
-    let (mut signals, alone) = (signals()?, send.clone());
+    let (mut signals, alone, besides) = (signals()?, send.clone(), send.clone());
     std::thread::spawn(move || {
         let mut asked = false;
         for signal in signals.forever() {
@@ -180,7 +211,7 @@ fn orders() -> Result<mpsc::Receiver<Order>, Failure> {
         // The runner may be over by then.
         let _ = alone.send(Order::Stop);
     });
-    Ok(orders)
+    Ok((besides, orders))
 }
 
 fn signals() -> Result<Signals, Failure> {

@@ -4,17 +4,19 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 use toft::{
+    Toft,
     briefing::Here,
     checkpoint::CheckpointKind,
     flow::Evidence,
     id::CheckpointId,
     lease::Fence,
     masked_in_attempt,
+    message::InboxItem,
     time::Timestamp,
     verbs::{
         claim,
         finish::{self, How, WaitFor},
-        log, ready, save, show, status,
+        inbox, log, ready, save, show, status,
     },
     workspaces::{Overview, Wanted},
 };
@@ -141,7 +143,7 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
 
 /// Which task is meant, and under which hold of this session; a fence that was typed goes before.
 pub(super) fn held(
-    toft: &toft::Toft,
+    toft: &Toft,
     typed: Option<&String>,
     hold: &args::Hold,
 ) -> Result<(Option<String>, Option<Fence>), Failure> {
@@ -186,8 +188,26 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
         state,
         ttl: args.ttl,
     };
-    app.show(&Saved(app.perform(toft, request)?))
+    let saved = app.perform(toft, request)?;
+    let letters = if std::env::var_os(toft::MARK).is_some() { said_meanwhile(toft) } else { Vec::new() };
+    app.show(&Saved { saved, letters })
 }
+
+/// What was said to an agent: without hooks it hears it here. The checkpoint is saved whatever comes of this.
+fn said_meanwhile(toft: &Toft) -> Vec<InboxItem> {
+    let peek = inbox::Peek { human: false, limit: LETTERS };
+    match toft.perform(peek) {
+        Ok(found) if !found.letters.is_empty() => {
+            let take = inbox::Request { limit: LETTERS, ..inbox::Request::default() };
+            toft.perform(take).map(|taken| taken.letters).unwrap_or_default()
+        }
+        // What cannot be read now is read the next time.
+        _ => Vec::new(),
+    }
+}
+
+/// Messages that a checkpoint brings along.
+const LETTERS: usize = 10;
 
 /// JSON, or else the text itself.
 fn value(text: &str) -> Value {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use toft::{
     agent::{Agent, AgentState, Presence, Role},
+    change::Event,
     message::{DeliveryState, InboxItem, Message},
     verbs::agent::Listed,
 };
@@ -105,6 +106,61 @@ impl View for Sent {
 
     fn text(&self, page: &mut Page) {
         page.line(format!("Sent {}", self.0.id));
+    }
+}
+
+/// Agents that were paused or resumed.
+pub(crate) struct AgentsTold(pub(crate) Vec<Agent>);
+
+impl View for AgentsTold {
+    fn kind(&self) -> &'static str {
+        "agents"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|agent| agent.name.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        let names: Vec<String> = self.0.iter().map(|agent| clean(&agent.name)).collect();
+        let paused = self.0.iter().any(|agent| agent.state == AgentState::Draining);
+        page.line(match paused {
+            true => format!("Paused {}. What they hold they finish; toft resume lets them go on.", names.join(", ")),
+            false => format!("Resumed {}.", names.join(", ")),
+        });
+    }
+}
+
+/// A message to the agent on a task.
+pub(crate) struct Told {
+    pub(crate) message: Message,
+    /// The event of its delivery.
+    pub(crate) read: Option<Event>,
+}
+
+impl View for Told {
+    fn kind(&self) -> &'static str {
+        "tell"
+    }
+
+    fn json(&self) -> Value {
+        let (by, at) = self.read.as_ref().map(|event| (&event.actor, event.at)).unzip();
+        json!({ "message": self.message, "delivered": self.read.is_some(), "read_by": by, "read_at": at })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.message.id.to_string()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(match &self.read {
+            Some(event) => format!("Delivered to {} at {}.", clean(&event.actor), page.moment(event.at)),
+            None => format!("Sent, not read yet; toft log {} shows when it is.", self.message.id),
+        });
     }
 }
 

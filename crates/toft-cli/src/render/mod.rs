@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use toft::text::clean_json;
 
 pub(crate) use self::{
-    agents::{AgentList, AgentView, Inbox, Sent},
+    agents::{AgentList, AgentView, AgentsTold, Inbox, Sent, Told},
     flows::{
         FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList, TemplateRemoved, TemplateShown,
     },
@@ -42,7 +42,7 @@ pub(crate) use self::{
         Compacted, ExportDone, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone,
     },
     names::{Everything, Names},
-    page::Page,
+    page::{Page, clean},
     place::{Examined, Forgotten, Initialised, Place, Trusted},
     queries::{QueryForgotten, SavedQueries},
     run::{Context, Primed, RunProgress, Stopped, TryShown},
@@ -52,7 +52,7 @@ pub(crate) use self::{
     status::{RepositoryStatus, StatusView},
     tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
     times::ago,
-    transcript::AttemptLog,
+    transcript::{AttemptLog, ConversationPrinter},
     upkeep::{BackedUp, CallSchemas, FilesWritten, Migrated, RestoredFrom},
     workspaces::{
         Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown, WsTidied,
@@ -210,7 +210,7 @@ impl Output {
         let (done, waited) = std::sync::mpsc::channel::<()>();
         let teller = std::thread::spawn(move || {
             if waited.recv_timeout(MOMENT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                progress(&page::clean(&text));
+                progress(&clean(&text));
                 // Until it is over.
                 let _ = waited.recv();
                 progress("");
@@ -253,7 +253,7 @@ impl Output {
             let shown = json!({ "kind": view.kind(), "data": view.json(), "ids": view.ids(), "text": page.text() });
             *self.remembered.borrow_mut() = Some(shown);
         }
-        let lines = || notes.iter().map(|note| format!("note: {}\n", page::clean(note))).collect::<String>();
+        let lines = || notes.iter().map(|note| format!("note: {}\n", clean(note))).collect::<String>();
         if let Some(kept) = &self.kept {
             let mut page = Page::new(false);
             view.text(&mut page);

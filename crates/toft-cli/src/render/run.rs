@@ -197,6 +197,17 @@ impl<'a> RunProgress<'a> {
         }
     }
 
+    /// Something about the whole run.
+    pub(crate) fn announce(&self, text: &str) {
+        match self.output.machine() {
+            true => {
+                let data = json!({ "event": { "type": "announced", "text": text } });
+                self.output.lines(&[json!({ "toft": 1, "kind": "run_event", "data": data }).to_string()]);
+            }
+            false => self.line(text),
+        }
+    }
+
     fn say(&self, index: usize, text: &str) {
         self.line(&format!("{}  {}", self.names[index], clean(text)));
     }

@@ -7,6 +7,7 @@ use toft::{
     flow::{DependencyKind, Task, TaskStatus, WorkflowStatus},
     gate::{Gate, GateKind},
     id::TaskId,
+    message::InboxItem,
     plan::FoundIssue,
     verbs::{answer, claim, finish, issue::Offer, list, ready, save, show},
     workspaces::{Given, Tidied},
@@ -196,7 +197,11 @@ impl View for Claims {
     }
 }
 
-pub(crate) struct Saved(pub(crate) save::Outcome);
+pub(crate) struct Saved {
+    pub(crate) saved: save::Outcome,
+    /// What was said to the agent meanwhile.
+    pub(crate) letters: Vec<InboxItem>,
+}
 
 impl View for Saved {
     fn kind(&self) -> &'static str {
@@ -204,22 +209,29 @@ impl View for Saved {
     }
 
     fn json(&self) -> Value {
-        data(&self.0)
+        let mut row = data(&self.saved);
+        if !self.letters.is_empty() {
+            row["messages"] = data(&self.letters);
+        }
+        row
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.checkpoint.iter().map(|checkpoint| checkpoint.id.to_string()).collect()
+        self.saved.checkpoint.iter().map(|checkpoint| checkpoint.id.to_string()).collect()
     }
 
     fn text(&self, page: &mut Page) {
-        let until = page.moment(self.0.expires);
-        let what = match (&self.0.checkpoint, &self.0.key) {
+        let until = page.moment(self.saved.expires);
+        let what = match (&self.saved.checkpoint, &self.saved.key) {
             (Some(checkpoint), _) => format!("Saved checkpoint {}", checkpoint.seq),
-            (None, Some(key)) if self.0.changed => format!("Stored `{}`", clean(key)),
+            (None, Some(key)) if self.saved.changed => format!("Stored `{}`", clean(key)),
             (None, Some(key)) => format!("`{}` is unchanged", clean(key)),
             (None, None) => "Renewed the lease".to_owned(),
         };
         page.line(format!("{what}; the lease lasts until {until}"));
+        for letter in &self.letters {
+            page.line(format!("Message from {}: {}", clean(&letter.from_name), clean(&letter.message.body)));
+        }
     }
 }
 

@@ -35,7 +35,11 @@ impl View for AttemptLog {
     fn text(&self, page: &mut Page) {
         match self.raw {
             true => self.log.lines.iter().for_each(|line| page.line(clean(line))),
-            false => conversation(page, &self.log.lines),
+            false => {
+                let mut printer = ConversationPrinter::default();
+                self.log.lines.iter().for_each(|line| printer.line(page, line));
+                printer.end(page);
+            }
         }
         if self.log.lines.is_empty() {
             let (attempt, task) = (self.log.attempt, &self.log.task);
@@ -44,27 +48,32 @@ impl View for AttemptLog {
     }
 }
 
-/// The lines of a log as a conversation. Parts of a message are put together.
-fn conversation(page: &mut Page, log: &[String]) {
-    let mut parts: Option<(String, String)> = None;
-    for line in log {
+/// Prints the lines of a log as a conversation. Parts of a message are put together.
+#[derive(Default)]
+pub(crate) struct ConversationPrinter {
+    /// The message whose parts come one by one, and its time.
+    parts: Option<(String, String)>,
+}
+
+impl ConversationPrinter {
+    pub(crate) fn line(&mut self, page: &mut Page, line: &str) {
         let Some((at, voice, said)) = split(page, line) else {
-            say_parts(page, &mut parts);
+            self.end(page);
             page.line(clean(line));
-            continue;
+            return;
         };
         let entries = if voice == "out" { transcript::entries(said.trim_end()) } else { None };
         let Some(entries) = entries else {
-            say_parts(page, &mut parts);
+            self.end(page);
             page.line(format!("{at}  {voice}  {}", clean(said)));
-            continue;
+            return;
         };
         for entry in entries {
             if let TranscriptEntry::Part(text) = entry {
-                parts.get_or_insert_with(|| (at.clone(), String::new())).1.push_str(&text);
+                self.parts.get_or_insert_with(|| (at.clone(), String::new())).1.push_str(&text);
                 continue;
             }
-            say_parts(page, &mut parts);
+            self.end(page);
             match entry {
                 TranscriptEntry::Message(text) | TranscriptEntry::Part(text) => {
                     lines(page, &at, "", &text, usize::MAX);
@@ -77,13 +86,12 @@ fn conversation(page: &mut Page, log: &[String]) {
             }
         }
     }
-    say_parts(page, &mut parts);
-}
 
-/// Prints the message whose parts were collected, if any.
-fn say_parts(page: &mut Page, parts: &mut Option<(String, String)>) {
-    if let Some((at, text)) = parts.take() {
-        lines(page, &at, "", text.trim(), usize::MAX);
+    /// Prints the message whose parts were collected, if any.
+    pub(crate) fn end(&mut self, page: &mut Page) {
+        if let Some((at, text)) = self.parts.take() {
+            lines(page, &at, "", text.trim(), usize::MAX);
+        }
     }
 }
 

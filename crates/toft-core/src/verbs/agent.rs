@@ -124,6 +124,44 @@ impl Verb for Tell {
     }
 }
 
+/// Pause or resume the agents of a runner. Paused ones finish what they hold, and claim nothing new.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AgentTellRunner")]
+pub struct TellRunner {
+    /// The name of the runner, whose slots are `NAME-1`, `NAME-2`, …, or of one agent.
+    pub runner: String,
+    /// Their new state.
+    pub state: AgentState,
+}
+
+impl Verb for TellRunner {
+    type Outcome = Vec<Agent>;
+    const NAME: &'static str = "agent.tell_runner";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Agent>> {
+        let agents = work.tx.agents()?.into_iter().filter(|agent| agent.state != AgentState::Gone);
+        let slot = |agent: &Agent| agent.runs_agents() && is_slot_of(&agent.name, &self.runner);
+        let (slots, others): (Vec<Agent>, Vec<Agent>) = agents.partition(slot);
+        // A person has the name of their runner, and is not what is paused.
+        let found = match slots.is_empty() {
+            true => others.into_iter().filter(|agent| agent.name == self.runner).collect(),
+            false => slots,
+        };
+        if found.is_empty() {
+            return Err(Refusal::NotFound { what: "runner or agent".into(), text: self.runner }.into());
+        }
+        let tell = |agent: Agent| Tell { agent: Some(agent.id.to_string()), state: self.state }.run(work);
+        found.into_iter().map(tell).collect()
+    }
+}
+
+/// Whether an agent is `RUNNER-1`, `RUNNER-2`, …
+fn is_slot_of(agent: &str, runner: &str) -> bool {
+    let number = agent.strip_prefix(runner).and_then(|rest| rest.strip_prefix('-'));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Unregister an agent that holds nothing. Work that was assigned to it becomes free; history keeps its name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AgentRemove")]

@@ -33,12 +33,13 @@ pub struct Call {
 }
 
 /// Every verb, in the order of names.
-pub static CALLS: [Call; 67] = [
+pub static CALLS: [Call; 68] = [
     call::<agent::List>(),
     call::<agent::Mine>(),
     call::<agent::Register>(),
     call::<agent::Remove>(),
     call::<agent::Tell>(),
+    call::<agent::TellRunner>(),
     call::<answer::Request>(),
     call::<assign::Request>(),
     call::<assign::Awaited>(),

@@ -3,7 +3,8 @@
 use super::{Verb, VerbContext, find};
 use crate::{
     change::Event,
-    refusal::VerbResult,
+    id::MessageId,
+    refusal::{Refusal, VerbResult},
     repository::Scope,
     store::{Access, EventQuery},
 };
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[schemars(rename = "LogRequest")]
 #[serde(default)]
 pub struct Request {
-    /// About this entity, by id, prefix or name.
+    /// About this task, workflow or agent, by id, prefix or name, or about this message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// About this issue, by its whole id.
@@ -36,6 +37,10 @@ impl Verb for Request {
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Event>> {
         let entity = match &self.id {
+            Some(text) if text.starts_with(MessageId::PREFIX) => match work.tx.message(&MessageId::known(text))? {
+                Some(message) => Some(message.id.to_string()),
+                None => return Err(Refusal::NotFound { what: "message".into(), text: text.clone() }.into()),
+            },
             Some(text) => Some(match find::anything(work, text)? {
                 find::Found::Task(task) => task.id.to_string(),
                 find::Found::Workflow(workflow) => workflow.id.to_string(),

@@ -12,7 +12,8 @@ use toft_core::{
 use toft_plan::{IssueFilter, Plan, shorten_ids};
 use toft_session::error::Error;
 
-use super::{Briefing, LEAST_TOKENS};
+use super::{Briefing, LEAST_TOKENS, lesson::Lesson};
+use crate::files::Files;
 
 /// Maximum number of sibling issues that are read.
 const PARTS: usize = 200;
@@ -59,6 +60,7 @@ impl Briefing<'_> {
         sheet.pieces("Answers", answers(&facts), 10, format!("toft show {}", facts.task.id));
         let attempts = facts.attempts.iter().map(attempt).collect();
         sheet.rows("Earlier attempts", attempts, 8, format!("toft show {}", facts.task.id));
+        sheet.pieces("What the last attempt left", self.left(&facts), 15, format!("toft show {} --log", shown(&facts)));
         let mut needs: Vec<String> = facts.needs.iter().map(|(kind, task)| need(*kind, task)).collect();
         let mut beside: Vec<String> = facts.siblings.iter().map(sibling).collect();
         if let (Some(plan), Some(issue)) = (&plan, &issue) {
@@ -89,6 +91,27 @@ impl Briefing<'_> {
         sheet.pieces("Where it stands", where_it_stands(&facts), 20, format!("toft show {}", facts.task.id));
         sheet.fixed(ENDING);
         Ok(shorten_ids(self.session(), &sheet.text(budget.max(LEAST_TOKENS))))
+    }
+}
+
+impl Briefing<'_> {
+    /// What the last attempt leaves if it failed here: the end of the output that says why, and what it tried.
+    fn left(&self, facts: &context::Outcome) -> Vec<String> {
+        let ended = facts.attempts.iter().map(|view| &view.attempt).filter(|attempt| attempt.ended.is_some());
+        let Some(last) = ended.max_by_key(|attempt| attempt.fence) else { return Vec::new() };
+        let failed = matches!(last.result, Some(AttemptResult::Failed | AttemptResult::ProcessGone));
+        let files = Files::of(self, &facts.task.id, last.fence).filter(|_| failed);
+        let Some(Lesson { tried, output }) = files.and_then(|files| Lesson::of(&files.log())) else {
+            return Vec::new();
+        };
+        let mut pieces = Vec::new();
+        if !output.is_empty() {
+            pieces.push(quoted(&format!("the end of the output of attempt {}", last.fence), &output));
+        }
+        if !tried.is_empty() {
+            pieces.push(quoted(&format!("the last calls of attempt {}", last.fence), &tried.join("\n")));
+        }
+        pieces
     }
 }
 

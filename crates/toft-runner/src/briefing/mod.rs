@@ -4,6 +4,7 @@
 //! quoted and labelled; the same store and ledgers always give the same text.
 
 mod context;
+mod lesson;
 mod prime;
 
 use std::ops::Deref;

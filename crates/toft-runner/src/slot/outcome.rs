@@ -7,18 +7,23 @@ use std::{
 };
 
 use toft_core::{
+    checkpoint::CheckpointKind,
     flow::{Ending, ProviderRefusal, TaskStatus},
+    message::Address,
     refusal::Refusal,
     store::{self, LeasesOf},
     verbs::{
         claim::Claimed,
         finish::{self, How},
-        report, stop,
+        inbox, report, save, stop,
     },
 };
 use toft_session::{error::Error, provider::RestingAgent};
 
 use super::{AttemptEnd, LONGEST_REST, LONGEST_WAIT, REST, Slot, SlotEvent};
+
+/// Messages that are looked at when an attempt ends.
+const UNREAD: usize = 20;
 
 impl Slot {
     /// The lease could not be renewed: another agent may have the task now, and this attempt does not count.
@@ -71,6 +76,9 @@ impl Slot {
         }
         let (how, message) = seen.judge();
         let word = word(&how);
+        if !matches!(how, How::Done(_)) {
+            self.keep_unread(claimed);
+        }
         let request = finish::Request {
             id: Some(task.id.to_string()),
             fence: Some(fence.clone()),
@@ -98,6 +106,29 @@ impl Slot {
             self.work().tidy_after(&self.name, &now);
         }
         Ok(())
+    }
+
+    /// Notes what the agent was told about its task and did not read, for the next attempt.
+    fn keep_unread(&self, claimed: &Claimed) {
+        let task = &claimed.task.id;
+        let peek = inbox::Request { limit: UNREAD, ..inbox::Request::default() };
+        let taken = self.session.perform_as(&self.name, None, peek).map(|inbox| inbox.letters).unwrap_or_default();
+        let about = taken.into_iter().filter(|letter| letter.message.to == Address::Holder(task.clone()));
+        let told: Vec<String> =
+            about.map(|letter| format!("{} says: {}", letter.from_name, letter.message.body)).collect();
+        if told.is_empty() {
+            return;
+        }
+        let request = save::Request {
+            id: Some(task.to_string()),
+            fence: Some(claimed.lease.fence()),
+            message: Some(format!("Not read yet when the attempt ended:\n{}", told.join("\n"))),
+            kind: CheckpointKind::Progress,
+            ..save::Request::default()
+        };
+        if let Err(error) = self.session.perform_as(&self.name, None, request) {
+            self.events.send(SlotEvent::Problem { text: format!("a message for the next attempt was lost: {error}") });
+        }
     }
 
     /// The agent rests from now on, in every slot and repository of this user.

@@ -1,0 +1,154 @@
+//! A person steers agents that run: tells them something, pauses them, follows them, limits what they spend.
+
+#![cfg(unix)]
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use toft_stories::{Home, issues::add, toft_bin};
+
+/// A home with toft on its path, and a repository.
+fn place() -> (Home, PathBuf) {
+    let mut home = Home::new();
+    home.toft_on_path();
+    home.set("TOFT_RETRY_BACKOFF", "50ms");
+    let repo = home.repo("shop");
+    (home, repo)
+}
+
+/// Ends a process, whatever becomes of the story.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(home: &Home, repo: &std::path::Path, args: &[&str]) -> Started {
+    Started(home.command(repo, toft_bin(), args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+const COMMIT: &str = "date +%N > $TOFT_ISSUE; git add -A; git commit -qm work";
+
+#[test]
+fn what_an_agent_did_not_read_is_in_the_brief_of_the_next() {
+    let (home, repo) = place();
+    let id = add(&home, &repo, &["Paint the shed"]);
+    home.toft(&repo, &["tell", &id, "blue"]).fails(5);
+    let first = "test -e ../told && grep -q 'bob says: use-blue' \"$TOFT_BRIEF\" || {
+        touch ../told; env -u TOFT_TASK -u TOFT_FENCE -u TOFT_ATTEMPT toft --as bob tell $TOFT_ISSUE use-blue --wait 0s; exit 3; }";
+    let script = format!("{first}; {COMMIT}");
+    let said = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]).ok();
+    assert!(said.contains("Finished: 1 done (2 attempts)."), "{said}");
+}
+
+#[test]
+fn a_failed_attempt_leaves_what_the_next_needs() {
+    let (home, repo) = place();
+    add(&home, &repo, &["Paint the shed"]);
+    let script = format!(
+        "colour=$(sed -n 's/.*expected the colour \\([a-z]*\\).*/\\1/p' \"$TOFT_BRIEF\")
+        test -n \"$colour\" || {{ for n in $(seq 100); do echo ok $n; done; echo 'error: expected the colour teal' >&2; exit 1; }}
+        echo $colour > colour; {COMMIT}"
+    );
+    let said = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]).ok();
+    assert!(said.contains("Finished: 1 done (2 attempts)."), "{said}");
+}
+
+#[test]
+fn a_message_is_proved_to_be_read() {
+    let (home, repo) = place();
+    let id = add(&home, &repo, &["Paint the shed"]);
+    let script = format!("until test -e ../told; do sleep 0.1; done; toft save -m half > ../saved; {COMMIT}");
+    let run = start(&home, &repo, &["run", "--once", "--", "sh", "-c", &script]);
+    until("it runs", || home.toft(&repo, &["status"]).out.contains("ana-1"));
+    let unread = home.toft(&repo, &["tell", &id, "use-blue", "--wait", "0s"]).ok();
+    assert!(unread.contains("not read yet"), "{unread}");
+    let workspaces = home.toft(&repo, &["ws", "list", "--json"]).data();
+    let path = PathBuf::from(workspaces[0]["path"].as_str().unwrap());
+    fs::write(path.join("../told"), "").unwrap();
+    let read = home.toft(&repo, &["tell", &id, "and white", "--wait", "20s"]).out;
+    until("it ends", || !home.toft(&repo, &["status"]).out.contains("ana-1"));
+    let saved = fs::read_to_string(path.join("../saved")).unwrap();
+    assert!(saved.contains("Message from ana: use-blue"), "{saved}");
+    // The second was read, unless the agent had saved before it was sent.
+    assert!(saved.contains("and white") == read.contains("Delivered to ana-1"), "{read}\n{saved}");
+    drop(run);
+}
+
+#[test]
+fn a_paused_runner_finishes_what_it_has_and_claims_nothing_new() {
+    let (home, repo) = place();
+    (0..6).for_each(|n| drop(add(&home, &repo, &[&format!("Part {n}")])));
+    let script = format!("touch ../begun-$TOFT_ISSUE; until test -e ../go; do sleep 0.1; done; {COMMIT}");
+    let _run = start(&home, &repo, &["run", "--slots", "2", "--until-idle", "--", "sh", "-c", &script]);
+    until("both run", || home.toft(&repo, &["list", "--status", "in_progress", "-q"]).out.lines().count() == 2);
+    let paused = home.toft(&repo, &["pause"]).ok();
+    assert!(paused.contains("ana-1") && paused.contains("ana-2"), "{paused}");
+    home.toft(&repo, &["pause", "nobody"]).fails(3);
+    let workspaces = home.toft(&repo, &["ws", "list", "--json"]).data();
+    let path = PathBuf::from(workspaces[0]["path"].as_str().unwrap());
+    fs::write(path.join("../go"), "").unwrap();
+    let closed = || home.toft(&repo, &["list", "--status", "closed", "-q"]).out.lines().count();
+    until("both are done", || closed() == 2);
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(closed(), 2, "paused agents claim nothing");
+    home.toft(&repo, &["resume", "ana-1"]).ok();
+    until("all are done", || closed() == 6);
+}
+
+#[test]
+fn logs_are_followed_until_the_agent_ends() {
+    let (home, repo) = place();
+    let id = add(&home, &repo, &["Paint the shed"]);
+    home.toft(&repo, &["logs"]).fails(6);
+    let script = format!("echo first; sleep 2; echo last; {COMMIT}");
+    let _run = start(&home, &repo, &["run", "--once", "--", "sh", "-c", &script]);
+    until("it runs", || home.toft(&repo, &["logs"]).out.contains("first"));
+    let all = home.toft(&repo, &["logs"]).ok();
+    assert!(all.lines().all(|line| line.starts_with("ana-1  ")), "{all}");
+    let followed = home.toft(&repo, &["logs", "-f", &id]).ok();
+    assert!(followed.contains("first") && followed.contains("last"), "{followed}");
+    home.toft(&repo, &["logs", &id]).fails(6);
+}
+
+#[test]
+fn a_run_ends_before_its_budget_is_passed_and_a_person_is_called() {
+    let (mut home, repo) = place();
+    (0..8).for_each(|n| drop(add(&home, &repo, &[&format!("Part {n}")])));
+    let calls = home.path().join("calls");
+    let config = home.path().join("config");
+    fs::create_dir_all(config.join("toft")).unwrap();
+    let command = format!(
+        "[notify]\ncommand = [\"sh\", \"-c\", 'echo \"$1: $2\" >> {}', \"sh\", \"{{id}}\", \"{{text}}\"]\n",
+        calls.display()
+    );
+    fs::write(config.join("toft/config.toml"), &command).unwrap();
+    home.set("XDG_CONFIG_HOME", config.to_str().unwrap());
+    let script = format!("echo '{{\"cost\": 2.0}}' > $TOFT_REPORT; {COMMIT}");
+    let said = home.toft(&repo, &["run", "--until-idle", "--max-cost", "7", "--", "sh", "-c", &script]).ok();
+    assert!(said.contains("Finished: 3 done, $6.00."), "{said}");
+    assert!(said.contains("of $7.00 are spent"), "{said}");
+    home.toft(&repo, &["run", "--once", "--", "sh", "-c", "exec toft finish waiting -m 'Red or blue?'"]).ok();
+    until("somebody is called", || fs::read_to_string(&calls).unwrap_or_default().contains("asks: Red or blue?"));
+    // A repository cannot have commands started.
+    fs::create_dir_all(repo.join(".toft")).unwrap();
+    fs::write(repo.join(".toft/config.toml"), &command).unwrap();
+    let refused = home.toft(&repo, &["status"]).fails(2);
+    assert!(refused.contains("only the user's own configuration"), "{refused}");
+}
