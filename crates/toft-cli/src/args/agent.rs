@@ -84,13 +84,21 @@ pub(crate) struct Tell {
     pub(crate) wait: Duration,
 }
 
-/// Pause agents: they finish what they hold, and claim nothing new until you resume them.
+/// Pause agents: they finish what they hold, and claim nothing new.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
 toft pause            # the agents of your runner: NAME-1, NAME-2, …\n  \
 toft pause bob        # those of the runner bob\n  \
-toft resume ana-2     # one of them goes on")]
+toft resume bob-2     # one of them goes on")]
 pub(crate) struct Pause {
+    /// Runner or agent [default: your own runner]
+    pub(crate) name: Option<String>,
+}
+
+/// Resume agents that were paused.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  toft resume           # the agents of your runner")]
+pub(crate) struct Resume {
     /// Runner or agent [default: your own runner]
     pub(crate) name: Option<String>,
 }

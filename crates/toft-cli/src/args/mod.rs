@@ -18,7 +18,7 @@ use clap::{Args, Parser, ValueEnum};
 use commands::commands;
 
 pub(crate) use self::{
-    agent::{AgentCommand, Answer, Assign, Inbox, Pause, Register, Send, Tell},
+    agent::{AgentCommand, Answer, Assign, Inbox, Pause, Register, Resume, Send, Tell},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     plan::{
         Add, Close, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo,
@@ -161,7 +161,7 @@ commands! {
     Answer(Answer) "answer" [] "Answer the question of a waiting task";
     Tell(Tell) "tell" [] "Tell the agent on an issue something while it works";
     Pause(Pause) "pause" [] "Pause agents: they finish what they hold, and claim nothing new";
-    Resume(Pause) "resume" ["unpause"] "Resume agents that were paused";
+    Resume(Resume) "resume" ["unpause"] "Resume agents that were paused";
     Assign(Assign) "assign" ["delegate"] "Assign an issue or task to an agent";
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";

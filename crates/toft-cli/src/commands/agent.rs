@@ -10,7 +10,7 @@ use toft::{
 
 use super::{App, Done, plan, word, work::held};
 use crate::{
-    args::{AgentCommand, Answer, Assign, Inbox, Pause, Register, Send, Tell},
+    args::{AgentCommand, Answer, Assign, Inbox, Register, Send, Tell},
     exit::Failure,
     render,
 };
@@ -79,9 +79,9 @@ fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
     app.show(&render::AgentView(app.perform(app.open()?, request)?))
 }
 
-pub(super) fn tell_runner(app: &App<'_>, args: &Pause, state: AgentState) -> Done {
+pub(super) fn tell_runner(app: &App<'_>, name: Option<&String>, state: AgentState) -> Done {
     let toft = app.open()?;
-    let runner = args.name.clone().unwrap_or_else(|| toft.located().agent.clone());
+    let runner = name.cloned().unwrap_or_else(|| toft.located().agent.clone());
     app.show(&render::AgentsTold(app.perform(toft, agent::TellRunner { runner, state })?))
 }
 

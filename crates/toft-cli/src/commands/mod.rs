@@ -142,8 +142,8 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Agent(args) => agent::run(app, &args.command),
         Command::Answer(args) => agent::answer(app, args),
         Command::Tell(args) => agent::tell_holder(app, args),
-        Command::Pause(args) => agent::tell_runner(app, args, AgentState::Draining),
-        Command::Resume(args) => agent::tell_runner(app, args, AgentState::Active),
+        Command::Pause(args) => agent::tell_runner(app, args.name.as_ref(), AgentState::Draining),
+        Command::Resume(args) => agent::tell_runner(app, args.name.as_ref(), AgentState::Active),
         Command::Assign(args) => agent::assign(app, args),
     }
 }
