@@ -113,6 +113,30 @@ fn a_paused_runner_finishes_what_it_has_and_claims_nothing_new() {
 }
 
 #[test]
+fn one_runner_works_in_several_repositories() {
+    let (home, shop) = place();
+    let (farm, mill) = (home.repo("farm"), home.repo("mill"));
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push((shop.clone(), add(&home, &shop, &[&format!("Shop {n}")])));
+        ids.push((farm.clone(), add(&home, &farm, &[&format!("Farm {n}")])));
+    }
+    let (shop_dir, farm_dir, mill_dir) = (shop.to_str().unwrap(), farm.to_str().unwrap(), mill.to_str().unwrap());
+    let repos = ["--repo", shop_dir, "--repo", farm_dir, "--repo", mill_dir, "--repo", shop_dir];
+    let run = [&["run", "--slots", "2", "--until-idle"][..], &repos, &["--", "sh", "-c", COMMIT]].concat();
+    // From anywhere, a repository or not.
+    let said = home.toft(home.path(), &run).ok();
+    assert!(said.contains("Finished: 6 done."), "{said}");
+    for (repo, id) in ids {
+        assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["status"], "closed");
+        let log = home.run(&repo, "git", &["log", "--all", "--format=%s"]);
+        assert_eq!(log.matches("work").count(), 3, "each in its own repository: {log}");
+    }
+    // A name is taken in all of them or in none.
+    assert_eq!(home.toft(home.path(), &[&["run", "--once"][..], &repos, &["--", "true"]].concat()).code, 6);
+}
+
+#[test]
 fn logs_are_followed_until_the_agent_ends() {
     let (home, repo) = place();
     let id = add(&home, &repo, &["Paint the shed"]);

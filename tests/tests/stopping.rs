@@ -251,7 +251,7 @@ fn a_log_that_cannot_be_written_ends_no_agent_and_every_attempt_counts() {
     runner.ends_within(Duration::from_secs(40));
     let ended = said(&home);
     assert_eq!(fs::read_to_string(&starts).unwrap().lines().count(), 3, "max_attempts is 3: {ended}");
-    assert!(ended.contains("3 failed") && ended.contains("exited with 1"), "{ended}");
+    assert!(ended.contains("1 failed (3 attempts)") && ended.contains("exited with 1"), "{ended}");
     let task = data(&home, &repo, &["list", "tasks", "--all"])[0]["id"].as_str().unwrap().to_owned();
     let log = home.toft(&repo, &["show", &task, "--log"]).ok();
     assert!(log.contains("lines are lost: ") && log.contains("out  end"), "the log says what it lost: {log}");

@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs,
     io::{self, BufRead as _, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc::{self, Receiver, Sender},
     thread,
@@ -94,35 +94,35 @@ struct Post {
 }
 
 impl Fleet {
-    /// `count` slots, each with a name of its own on this machine; started as `program` with `args` and its name.
+    /// `count` slots, each with a name of its own in all these repositories on this machine; started as `program` with
+    /// `args` and its name. They are named after the agent of the first.
     pub fn new(
-        session: &Session,
+        sessions: &[&Session],
         program: PathBuf,
         args: Vec<OsString>,
         count: usize,
         rules: &Rules,
     ) -> Result<Self, Error> {
         let nowhere = || Error::NoRepository { dir: PathBuf::from(".") };
-        let checkout = session.located().checkout.as_ref().ok_or_else(nowhere)?;
-        let dir = checkout.state_dir().join("run");
-        fs::create_dir_all(&dir).map_err(failed("make", &dir))?;
+        let agent = sessions.first().map(|session| session.located().agent.clone()).unwrap_or_default();
+        let mut dirs = Vec::new();
+        for session in sessions {
+            let checkout = session.located().checkout.as_ref().ok_or_else(nowhere)?;
+            let dir = checkout.state_dir().join("run");
+            fs::create_dir_all(&dir).map_err(failed("make", &dir))?;
+            dirs.push(dir);
+        }
         let (mut names, mut taken) = (Vec::new(), Vec::new());
         for n in 1.. {
             if names.len() == count {
                 break;
             }
-            let name = format!("{}-{n}", session.located().agent);
-            let path = dir.join(format!("{name}.lock"));
-            let file = fs::File::options().write(true).create(true).truncate(false).open(&path);
-            let file = file.map_err(failed("write", &path))?;
-            match file.try_lock() {
-                Ok(()) => {
-                    names.push(name);
-                    taken.push(file);
-                }
-                // Another runner has that name.
-                Err(fs::TryLockError::WouldBlock) => {}
-                Err(fs::TryLockError::Error(cause)) => return Err(failed("lock", &path)(cause)),
+            let name = format!("{agent}-{n}");
+            let locks = dirs.iter().map(|dir| lock(&dir.join(format!("{name}.lock"))));
+            // If another runner has that name in one of them, it is not free.
+            if let Some(locks) = locks.collect::<Result<Option<Vec<fs::File>>, Error>>()? {
+                names.push(name);
+                taken.extend(locks);
             }
         }
         let (silence, grace) = (SILENT.max(rules.ttl / 3), rules.grace);
@@ -238,6 +238,17 @@ impl Fleet {
     }
 }
 
+/// Locks a name, if no other runner has it.
+fn lock(path: &Path) -> Result<Option<fs::File>, Error> {
+    let file = fs::File::options().write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(failed("write", path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(cause)) => Err(failed("lock", path)(cause)),
+    }
+}
+
 enum SlotEnd {
     Well,
     Badly(String),
@@ -281,7 +292,7 @@ impl Post {
 
     fn ended(&mut self, orphans: &mut bool) -> Result<SlotEnd, Error> {
         let Some(mut child) = self.child.take() else { return Ok(SlotEnd::Well) };
-        let status = child.wait().map_err(failed("wait for", std::path::Path::new("a slot")))?;
+        let status = child.wait().map_err(failed("wait for", Path::new("a slot")))?;
         let said = self.complaint.take().and_then(|complaint| complaint.join().ok()).unwrap_or_default();
         self.rest = if self.since.elapsed() >= WELL { AGAIN } else { (self.rest * 2).min(LONGEST) };
         Ok(match status.code() {

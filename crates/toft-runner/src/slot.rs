@@ -3,7 +3,7 @@
 mod outcome;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     io::BufRead as _,
     sync::{
         Arc, Mutex, PoisonError,
@@ -76,7 +76,9 @@ enum Round {
 
 /// One slot of a runner.
 pub struct Slot {
-    session: Session,
+    repositories: Vec<SlotRepository>,
+    /// The repository in which it looks for work, or works.
+    at: Cell<usize>,
     rules: Rules,
     name: String,
     mask: Mask,
@@ -84,12 +86,17 @@ pub struct Slot {
     writer: RefCell<Option<SlotEventWriter>>,
     /// The lease under which it works.
     kept: Arc<Mutex<Option<KeepView>>>,
-    /// A claim whose answer was lost: it may have been committed.
-    asked: RefCell<Option<SentClaim>>,
     /// Until when its agent rests, as far as it was told.
     resting: RefCell<Option<Timestamp>>,
     drain: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
+}
+
+/// A repository in which a slot looks for work.
+struct SlotRepository {
+    session: Session,
+    /// A claim whose answer was lost: it may have been committed.
+    asked: RefCell<Option<SentClaim>>,
 }
 
 /// A claim that was sent.
@@ -106,30 +113,48 @@ struct TakenTask {
 }
 
 impl Slot {
-    /// A slot with the agent name `name`.
-    pub fn new(session: Session, name: String, rules: Rules) -> Self {
-        let mask = Mask::from_environment(match &session.located().store {
+    /// A slot with the agent name `name` that works in these repositories, of which there is at least one.
+    pub fn new(sessions: Vec<Session>, name: String, rules: Rules) -> Self {
+        let server = sessions.iter().find_map(|session| match &session.located().store {
             Home::Server(url) => Some(url),
             Home::File(_) => None,
         });
+        let mask = Mask::from_environment(server.map(String::as_str));
+        let repository = |session| SlotRepository { session, asked: RefCell::default() };
         let (events, writer) = slot_events::open();
         Self {
-            session,
+            repositories: sessions.into_iter().map(repository).collect(),
+            at: Cell::new(0),
             rules,
             name,
             mask,
             events,
             writer: RefCell::new(Some(writer)),
             kept: Arc::default(),
-            asked: RefCell::default(),
             resting: RefCell::default(),
             drain: Arc::default(),
             stop: Arc::default(),
         }
     }
 
+    fn repository(&self) -> &SlotRepository {
+        &self.repositories[self.at.get()]
+    }
+
+    fn session(&self) -> &Session {
+        &self.repository().session
+    }
+
     fn work(&self) -> Work<'_> {
-        Work::of(&self.session)
+        Work::of(self.session())
+    }
+
+    /// Does something in every repository, one after the other.
+    fn everywhere(&self, mut act: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        (0..self.repositories.len()).try_for_each(|at| {
+            self.at.set(at);
+            act()
+        })
     }
 
     /// Works until there is nothing more to do, the runner says so on standard input, or the runner is gone. Events go
@@ -149,8 +174,8 @@ impl Slot {
         let runtime = self.rules.command.first().map(|program| format!("{} {program}", Agent::RUNNER));
         let capabilities = self.rules.can.clone();
         let register = Register { name: Some(self.name.clone()), runtime, capabilities, ..Register::default() };
-        self.session.perform_as(&self.name, None, register.clone())?;
-        self.let_go_of_others()?;
+        let show_up = || self.session().perform_as(&self.name, None, register.clone()).map(drop);
+        self.everywhere(|| show_up().and_then(|()| self.let_go_of_others()))?;
         let (mut waiting, mut rest, mut seen) = (false, REST, Instant::now());
         while !self.over() {
             match self.round() {
@@ -165,7 +190,7 @@ impl Slot {
                     (waiting, rest) = (true, REST);
                     // An agent that waits for work is not offline.
                     if seen.elapsed() >= SIGN_OF_LIFE {
-                        self.session.perform_as(&self.name, None, register.clone())?;
+                        self.everywhere(show_up)?;
                         seen = Instant::now();
                     }
                 }
@@ -174,7 +199,7 @@ impl Slot {
                     self.sleep(rest);
                     rest = (rest * 2).min(LONGEST_REST);
                     // Whatever it holds and does not work on is for others. What cannot be given back now is the next time.
-                    let _ = self.let_go_of_others();
+                    let _ = self.everywhere(|| self.let_go_of_others());
                 }
                 Err(error) => return Err(error),
             }
@@ -195,16 +220,29 @@ impl Slot {
         });
     }
 
-    /// Claims one task and works on it, if there is one.
+    /// Claims one task and works on it, if there is one in any repository.
     fn round(&self) -> Result<Round, Error> {
-        if self.session.located().sync.auto.is_some()
-            && let Some(plan) = Plan::open(&self.session)?
+        if let Some(resting) = RestingAgent::of(&self.rules.agent) {
+            return self.rest(resting);
+        }
+        for _ in 0..self.repositories.len() {
+            // Each has its turn.
+            self.at.set((self.at.get() + 1) % self.repositories.len());
+            match self.look_here()? {
+                Round::Idle => {}
+                round => return Ok(round),
+            }
+        }
+        Ok(if self.rules.once || self.rules.until_idle && self.idle()? { Round::Over } else { Round::Idle })
+    }
+
+    /// Claims one task in this repository and works on it, if there is one.
+    fn look_here(&self) -> Result<Round, Error> {
+        if self.session().located().sync.auto.is_some()
+            && let Some(plan) = Plan::open(self.session())?
         {
             // Issues of other clones; what does not work now does the next time.
             let _ = plan.sync_by_itself();
-        }
-        if let Some(resting) = RestingAgent::of(&self.rules.agent) {
-            return self.rest(resting);
         }
         match self.take()? {
             Some(taken) if self.over() => {
@@ -216,7 +254,6 @@ impl Slot {
                 self.let_go_of_others()?;
                 Ok(Round::Worked)
             }
-            None if self.rules.once || self.rules.until_idle && self.idle()? => Ok(Round::Over),
             None => Ok(Round::Idle),
         }
     }
@@ -264,23 +301,28 @@ impl Slot {
         }
     }
 
+    /// How long it waits for work in one repository.
+    fn patience(&self) -> Duration {
+        PATIENCE / u32::try_from(self.repositories.len()).unwrap_or(u32::MAX)
+    }
+
     /// Claims a task, if one is ready soon. A claim whose answer was lost is repeated with the same operation id until
     /// it is answered: it may have been committed.
     fn take(&self) -> Result<Option<TakenTask>, Error> {
-        let lost = self.asked.take();
+        let lost = self.repository().asked.take();
         let again = lost.is_some();
         let asked = lost.unwrap_or_else(|| {
             let request = claim::Request {
                 labels: self.rules.labels.clone(),
-                scope: self.session.scope(),
+                scope: self.session().scope(),
                 ttl: Some(self.rules.ttl),
-                holder: self.session.machine().this_process(),
+                holder: self.session().machine().this_process(),
                 ..claim::Request::default()
             };
             let op = operation(&format!("run_{}", random_ids().word()), &format!("{request:?}"));
             SentClaim { op, request, sent: clock() }
         });
-        match self.work().claim_waiting(&self.name, Some(&asked.op), &asked.request, PATIENCE) {
+        match self.work().claim_waiting(&self.name, Some(&asked.op), &asked.request, self.patience()) {
             Ok(outcome) => match outcome.claims.into_iter().next() {
                 // Waiting for work does not count as holding it.
                 Some(claimed) if again || clock() - asked.sent > self.rules.ttl.as_millis() as u64 / 4 => {
@@ -291,7 +333,7 @@ impl Slot {
             Err(Error::Refused(Refusal::NothingReady { .. })) => Ok(None),
             Err(Error::Refused(Refusal::AgentPaused { .. })) => {
                 // Nothing was waited for.
-                self.sleep(PATIENCE);
+                self.sleep(self.patience());
                 Ok(None)
             }
             Err(Error::Refused(Refusal::OpReused { .. })) => {
@@ -300,7 +342,7 @@ impl Slot {
                 Ok(None)
             }
             Err(Error::Store(error)) => {
-                *self.asked.borrow_mut() = Some(asked);
+                *self.repository().asked.borrow_mut() = Some(asked);
                 Err(error.into())
             }
             Err(error) => Err(error),
@@ -310,18 +352,27 @@ impl Slot {
     /// The task of an earlier claim, if its lease is still valid: the store renews it now.
     fn still_held(&self, claimed: Claimed) -> Result<Option<TakenTask>, Error> {
         let (since, holds) = (clock(), vec![(claimed.task.id.clone(), claimed.lease.fence())]);
-        match self.session.perform_as(&self.name, None, renew::Request { holds, ttl: None }) {
+        match self.session().perform_as(&self.name, None, renew::Request { holds, ttl: None }) {
             Ok(_) => Ok(Some(TakenTask { claimed, since })),
             Err(Error::Refused(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether no task is held, nothing is ready, and nothing becomes ready by itself; checked in this order, so that a
-    /// task that becomes ready when another ends is seen.
+    /// Whether no task is held, nothing is ready, and nothing becomes ready by itself, in any repository; checked in this
+    /// order, so that a task that becomes ready when another ends is seen.
     fn idle(&self) -> Result<bool, Error> {
-        let scope = self.session.scope();
-        let busy = self.session.perform_as(&self.name, None, ready::Stirring { scope: scope.clone() })?;
+        let mut idle = true;
+        self.everywhere(|| {
+            idle = idle && self.idle_here()?;
+            Ok(())
+        })?;
+        Ok(idle)
+    }
+
+    fn idle_here(&self) -> Result<bool, Error> {
+        let scope = self.session().scope();
+        let busy = self.session().perform_as(&self.name, None, ready::Stirring { scope: scope.clone() })?;
         let look = ready::Request {
             scope,
             labels: self.rules.labels.clone(),
@@ -338,7 +389,7 @@ impl Slot {
         let task = &claimed.task;
         let held = KeptHold { actor: self.name.clone(), task: task.id.clone(), fence: claimed.lease.fence() };
         let keeper = Keeper::new(self.rules.ttl, self.rules.grace, *since);
-        let keeping = Keeping::start(self.session.located(), held, keeper, |duty| {
+        let keeping = Keeping::start(self.session().located(), held, keeper, |duty| {
             if duty == Duty::Kill {
                 processes::kill_left_behind();
             }
@@ -425,7 +476,7 @@ impl Slot {
 
     /// Ends processes of an earlier attempt at this task.
     fn end_stragglers(&self, claimed: &Claimed) -> Result<(), Error> {
-        let attempts = store::ask(self.session.store(), |tx| tx.attempts(&claimed.task.id))?;
+        let attempts = store::ask(self.session().store(), |tx| tx.attempts(&claimed.task.id))?;
         let over: Vec<String> = attempts
             .iter()
             .filter(|attempt| attempt.ended.is_some())

@@ -17,12 +17,16 @@ The first Ctrl-C waits for running agents to finish. The second stops them and r
 Examples:\n  \
 toft run --slots 5 --agent claude              # five Claude Code agents, until you stop them\n  \
 toft run --until-idle -- ./my-agent.sh         # any command, until no work is left\n  \
+toft run --repo ~/api --repo ~/web --slots 4 --agent codex\n  \
 toft run --once -l rust --total 2h -- codex exec -"
 )]
 pub(crate) struct Run {
     /// Number of agents to run in parallel
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
     pub(crate) slots: usize,
+    /// Repository to work in, instead of this one; repeat it and the slots take work from all of them in turn
+    #[arg(long = "repo", value_name = "DIR")]
+    pub(crate) repositories: Vec<PathBuf>,
     /// Claim only tasks with this label; repeat to require several
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,

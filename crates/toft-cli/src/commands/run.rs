@@ -1,13 +1,19 @@
 //! run, prime, and the sandbox that run puts commands in.
 
-use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::mpsc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::mpsc,
+    time::Duration,
+};
 
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 use toft::{
-    Error, Toft,
+    Error, Session, Toft,
     provider::RestingAgent,
     runner::{
         BudgetMeter, Fleet, Order, Rules, RunBudget, RunnerEvent, SLOT, SUPERVISOR, Sandbox, Slot, SlotEvent,
@@ -27,15 +33,14 @@ use crate::{
 };
 
 pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
-    let config = toft::Config { brief: false, ..app.config()? };
-    if let Ok(name) = std::env::var(SLOT) {
-        let toft = Toft::with(toft::Config { agent: Some(name.clone()), ..config })?;
-        let rules = rules(&toft, args)?;
-        Slot::new(toft.into_session(), name, rules).run()?;
+    let slot = std::env::var(SLOT).ok();
+    let all = repositories(app, args, slot.as_ref())?;
+    let Some(toft) = all.first() else { return Ok(ExitCode::SUCCESS) };
+    let rules = rules(toft, args)?;
+    if let Some(name) = slot {
+        Slot::new(all.into_iter().map(Toft::into_session).collect(), name, rules).run()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let toft = Toft::with(config)?;
-    let rules = rules(&toft, args)?;
     if let Some(program) = rules.command.first()
         && !toft::runner::can_start(program)
     {
@@ -60,19 +65,23 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
         Some(sandbox) => Some(sandbox.promise(sandbox.kind()?)),
         None => None,
     };
-    let fleet = Fleet::new(&toft, program, args_again(), args.slots, &rules)?;
-    toft.work().let_go_of_ended(&toft.located().agent)?;
-    let before = failed_for_good(&toft)?;
+    let sessions: Vec<&Session> = all.iter().map(|toft| &**toft).collect();
+    let fleet = Fleet::new(&sessions, program, args_again(), args.slots, &rules)?;
+    all.iter().try_for_each(|toft| toft.work().let_go_of_ended(&toft.located().agent).map(drop))?;
+    let before = failed_for_good(&all)?;
     let shorten = |text: &str| if app.global.whole_ids { text.to_owned() } else { toft.shorten_ids(text) };
     // What cannot be counted is not shown.
-    let unfinished = || toft.plan().ok().flatten().and_then(|plan| plan.counts().ok()).map(|(_, open)| open);
+    let open = |toft: &Toft| toft.plan().ok().flatten().and_then(|plan| plan.counts().ok()).map(|(_, open)| open);
+    let unfinished = || all.iter().map(open).sum();
     let mut progress = RunProgress::new(app.output, &shorten, &unfinished, fleet.names(), promise.as_deref());
     show_life()?;
     let (order, orders) = orders()?;
     let mut meter = BudgetMeter::new(RunBudget { cost: args.max_cost, tokens: args.max_tokens });
     let notify = &toft.located().run.notify;
     // Issues of other clones, before the slots look for work; what does not work now does the next time.
-    let _ = toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself()));
+    for toft in &all {
+        let _ = toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself()));
+    }
     let troubled = fleet.run(orders, |event| {
         progress.handle(&event);
         if let Some(said) = meter.hear(&event) {
@@ -84,8 +93,8 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
             in_background(&notification(notify, &shorten(&id), &text));
         }
     })?;
-    toft.work().let_go_of_ended(&toft.located().agent)?;
-    let failed = failed_for_good(&toft)?;
+    all.iter().try_for_each(|toft| toft.work().let_go_of_ended(&toft.located().agent).map(drop))?;
+    let failed = failed_for_good(&all)?;
     progress.also_parked(failed.into_iter().filter(|(task, _)| !before.contains_key(task)));
     progress.close();
     match (troubled, progress.parked()) {
@@ -111,14 +120,37 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
 }
 
 /// The tasks that failed for good, as far as they are listed, with the ids that people see.
-fn failed_for_good(toft: &Toft) -> Result<BTreeMap<String, String>, Failure> {
+fn failed_for_good(all: &[Toft]) -> Result<BTreeMap<String, String>, Failure> {
     const LISTED: usize = 1_000;
-    let outcome = toft.perform(status::Request { scope: toft.scope(), limit: LISTED })?;
-    let failed = outcome.needs_you.into_iter().filter_map(|need| match need {
-        NeedsYou::Failed { task, issue, .. } => Some((task.to_string(), issue.unwrap_or_else(|| task.to_string()))),
-        _ => None,
-    });
-    Ok(failed.collect())
+    let mut failed = BTreeMap::new();
+    for toft in all {
+        let outcome = toft.perform(status::Request { scope: toft.scope(), limit: LISTED })?;
+        failed.extend(outcome.needs_you.into_iter().filter_map(|need| match need {
+            NeedsYou::Failed { task, issue, .. } => Some((task.to_string(), issue.unwrap_or_else(|| task.to_string()))),
+            _ => None,
+        }));
+    }
+    Ok(failed)
+}
+
+/// The repositories that are worked in: those that were named, or the one here. The agent of a slot has the slot's name.
+fn repositories(app: &App<'_>, args: &Run, slot: Option<&String>) -> Result<Vec<Toft>, Failure> {
+    let config = toft::Config { brief: false, ..app.config()? };
+    let agent = slot.cloned().or(config.agent.clone());
+    let dirs: Vec<Option<PathBuf>> = match args.repositories.is_empty() {
+        true => vec![config.dir.clone()],
+        false => args.repositories.iter().map(|dir| Some(config.dir.clone().unwrap_or_default().join(dir))).collect(),
+    };
+    let mut all: Vec<Toft> = Vec::new();
+    for dir in dirs {
+        let toft = Toft::with(toft::Config { dir, agent: agent.clone(), ..config.clone() })?;
+        let clone = |toft: &Toft| toft.located().checkout.as_ref().map(|checkout| checkout.common_dir.clone());
+        // One that was named twice is one.
+        if all.iter().all(|known| clone(known) != clone(&toft)) {
+            all.push(toft);
+        }
+    }
+    Ok(all)
 }
 
 fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {

@@ -97,8 +97,8 @@ impl Slot {
             Err(error) => return Err(error),
         }
         let request = report::Request { task: task.id.clone(), fence, report, cost };
-        let attempt = self.patiently(|| self.session.perform_as(&self.name, None, request.clone()))?;
-        let now = store::ask(self.session.store(), |tx| tx.task(&task.id))?;
+        let attempt = self.patiently(|| self.session().perform_as(&self.name, None, request.clone()))?;
+        let now = store::ask(self.session().store(), |tx| tx.task(&task.id))?;
         let parked = now.as_ref().is_some_and(|task| task.state.status == TaskStatus::Failed);
         let how = serde_json::to_value(attempt.result).unwrap_or_default();
         ended(how.as_str().unwrap_or("lost"), attempt.reason.unwrap_or_default(), parked);
@@ -112,7 +112,7 @@ impl Slot {
     fn keep_unread(&self, claimed: &Claimed) {
         let task = &claimed.task.id;
         let peek = inbox::Request { limit: UNREAD, ..inbox::Request::default() };
-        let taken = self.session.perform_as(&self.name, None, peek).map(|inbox| inbox.letters).unwrap_or_default();
+        let taken = self.session().perform_as(&self.name, None, peek).map(|inbox| inbox.letters).unwrap_or_default();
         let about = taken.into_iter().filter(|letter| letter.message.to == Address::Holder(task.clone()));
         let told: Vec<String> =
             about.map(|letter| format!("{} says: {}", letter.from_name, letter.message.body)).collect();
@@ -126,7 +126,7 @@ impl Slot {
             kind: CheckpointKind::Progress,
             ..save::Request::default()
         };
-        if let Err(error) = self.session.perform_as(&self.name, None, request) {
+        if let Err(error) = self.session().perform_as(&self.name, None, request) {
             self.events.send(SlotEvent::Problem { text: format!("a message for the next attempt was lost: {error}") });
         }
     }
@@ -149,9 +149,9 @@ impl Slot {
     /// Releases leases without work: tasks that an agent claimed by hand besides its own and left, and tasks that this
     /// process holds without knowing it, because the answer to a claim was lost.
     pub(super) fn let_go_of_others(&self) -> Result<(), Error> {
-        let this = self.session.machine().this_process();
-        let unknown = self.asked.borrow().is_none();
-        let left = store::ask(self.session.store(), |tx| {
+        let this = self.session().machine().this_process();
+        let unknown = self.repository().asked.borrow().is_none();
+        let left = store::ask(self.session().store(), |tx| {
             let Some(me) = tx.agent_named(&self.name)? else { return Ok(Vec::new()) };
             let mut leases = tx.leases(&LeasesOf::Agent(me.id))?;
             // What follows another process is free when that ends, and counts as lost.
