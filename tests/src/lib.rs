@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod issues;
 pub mod kept;
+pub mod lab;
 pub mod lease_model;
 pub mod linear;
 pub mod models;

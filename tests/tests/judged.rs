@@ -282,7 +282,7 @@ fn only_work_that_was_done_here_counts() {
     ] {
         let said = run(script);
         assert!(
-            said.contains("3 failed") && said.contains("Needs you"),
+            said.contains("1 failed (3 attempts)") && said.contains("Needs you"),
             "it is tried three times, then asks: {script}: {said}"
         );
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "progress is for whoever waits")]
 
+mod clients;
 mod docs;
 mod links;
 mod promises;
@@ -25,6 +26,7 @@ cargo xtask book      build docs/ as a book, in target/book/html
 cargo xtask reference write docs/reference/ from the code
 cargo xtask stories   install the binary and tell the whole-product stories, at the size for CI
 cargo xtask long      the same stories at full size
+cargo xtask clients   print the table of coding agents: the versions that are pinned and the newest, and what works with each
 cargo xtask fuzz N    any bytes as a ledger, and as two copies of one, for N seconds each (needs cargo-fuzz); what was found before is a test
 cargo xtask bench     measure beside the bare engine; `cargo xtask bench long` for a million tasks";
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         ["reference"] => reference(),
         ["stories"] => stories(false),
         ["long"] => stories(true),
+        ["clients"] => cargo(&["build", "--package", "toft-cli"], &[]).and_then(|()| clients::table(&root(), &[])),
         ["fuzz", seconds] => fuzz(seconds),
         ["bench", rest @ ..] => bench(rest),
         _ => Err(anyhow::anyhow!("{HELP}")),
@@ -109,6 +112,9 @@ fn stories(long: bool) -> Result<()> {
         let mut there = env.clone();
         there.push(("TOFT_STORY_SERVER", url));
         cargo(&args, &there)?;
+    }
+    if long {
+        step("clients", || clients::table(&root(), &env))?;
     }
     Ok(())
 }
