@@ -84,13 +84,26 @@ impl Lab {
                     r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"telemetry":{"enabled":false}}"#;
                 fs::write(user.join(".gemini/settings.json"), settings).unwrap();
             }
+            "copilot" => {
+                self.home.set("COPILOT_PROVIDER_BASE_URL", &model.url());
+                self.home.set("COPILOT_PROVIDER_TYPE", "anthropic");
+                self.home.set("COPILOT_PROVIDER_API_KEY", "none");
+                self.home.set("COPILOT_MODEL", "claude-sonnet-4");
+                self.home.set("COPILOT_OFFLINE", "true");
+                self.home.set("COPILOT_AUTO_UPDATE", "false");
+            }
             client => unreachable!("{client}"),
         }
     }
 
     /// Runs the client on one task; gives what was said, and the log of an issue.
     pub fn run(&self, id: &str) -> String {
-        let ran = self.home.toft(&self.repo, &["run", "--agent", self.client, "--once"]);
+        self.run_as(self.client, id)
+    }
+
+    /// The same, with another recipe.
+    pub fn run_as(&self, agent: &str, id: &str) -> String {
+        let ran = self.home.toft(&self.repo, &["run", "--agent", agent, "--once"]);
         let log = self.home.toft(&self.repo, &["show", id, "--log"]).out;
         format!("{}: {}{}\n{log}", self.client, ran.out, ran.err)
     }

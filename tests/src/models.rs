@@ -190,7 +190,7 @@ fn spoken(
         return refuse(out, *status, body);
     }
     match protocol {
-        Protocol::Anthropic => anthropic(out, asked, step, tool),
+        Protocol::Anthropic => anthropic(out, asked, step, tools, tool),
         Protocol::OpenAi => openai(out, step, tools, tool),
         Protocol::Gemini => gemini(out, path, step, tool),
     }
@@ -205,7 +205,13 @@ fn event(out: &mut TcpStream, kind: &str, mut data: Value) -> std::io::Result<()
     write!(out, "event: {kind}\ndata: {data}\n\n")
 }
 
-fn anthropic(out: &mut TcpStream, asked: &Value, step: &Step, tool: impl Fn(&str) -> String) -> std::io::Result<()> {
+fn anthropic(
+    out: &mut TcpStream,
+    asked: &Value,
+    step: &Step,
+    tools: &[String],
+    tool: impl Fn(&str) -> String,
+) -> std::io::Result<()> {
     let call = |name: &str, input: Value| {
         let id = format!("toolu_{}", results(Protocol::Anthropic, asked));
         (
@@ -215,7 +221,10 @@ fn anthropic(out: &mut TcpStream, asked: &Value, step: &Step, tool: impl Fn(&str
         )
     };
     let (block, delta, reason) = match step {
-        Step::Shell(command) => call("Bash", json!({ "command": command, "description": "as the script says" })),
+        Step::Shell(command) => {
+            let shell = tools.iter().find(|tool| tool.eq_ignore_ascii_case("bash")).map_or("Bash", String::as_str);
+            call(shell, json!({ "command": command, "description": "as the script says" }))
+        }
         Step::Tool(name, input) => call(&tool(name), input.clone()),
         Step::Say(text) => {
             (json!({ "type": "text", "text": "" }), json!({ "type": "text_delta", "text": text }), "end_turn")

@@ -90,6 +90,41 @@ fn is_told(client: &'static str) {
     assert!(proof.contains("message.read") || proof.contains("read"), "{proof}");
 }
 
+/// Over the Agent Client Protocol: works, asks, and goes on with the answer.
+fn speaks_acp(client: &'static str, agent: &str, keeps_sessions: bool) {
+    let Some(mut lab) = Lab::new(client) else { return };
+    let asking = Model::start(vec![
+        Step::shell("toft finish waiting -m 'Which greeting do you want?'"),
+        Step::say("I have asked."),
+    ]);
+    lab.talk_to(&asking);
+    let id = add(&lab.home, &lab.repo, &["Greet", "-d", "greeting.txt has to contain hello"]);
+    let said = lab.run_as(agent, &id);
+    assert!(asking.heard().contains("greeting.txt has to contain hello"), "{agent} got the brief: {said}");
+    assert!(lab.home.toft(&lab.repo, &["status"]).ok().contains("Which greeting do you want?"), "{said}");
+    lab.home.toft(&lab.repo, &["answer", &id, "The word is hello-from-a-person"]).ok();
+    let before = keeps_sessions.then(|| Step::say("not again"));
+    let working = Model::start(before.into_iter().chain(work("as they said")).collect());
+    lab.talk_to(&working);
+    let said = lab.run_as(agent, &id);
+    assert_eq!(lab.issue(&id)["status"], "closed", "{said}");
+    let first = working.requests()[0].to_string();
+    assert!(first.contains("has to contain hello") && first.contains("hello-from-a-person"), "{agent}: {first}");
+    assert_eq!(first.contains("I have asked."), keeps_sessions, "{agent}: {first}");
+    assert!(working.heard().contains("passed-42") && said.contains("All done."), "{agent}: {said}");
+}
+
+#[test]
+fn copilot_speaks_acp() {
+    speaks_acp("copilot", "acp:copilot", true);
+}
+
+#[test]
+fn gemini_speaks_acp() {
+    // Version 0.61 does not keep sessions of this protocol: a new one begins, with the whole brief.
+    speaks_acp("gemini", "acp:gemini", false);
+}
+
 /// What one client failed at is in the brief of the next, if that is another one.
 #[test]
 fn another_client_learns_from_the_failure() {

@@ -5,6 +5,7 @@
 //! and the runner ends the remaining processes; when the runner or its supervisor dies, every slot ends its agent,
 //! releases the task and exits. Start at [`Slot::run`].
 
+mod acp;
 mod attempt;
 pub mod briefing;
 mod budget;
@@ -23,6 +24,7 @@ mod tail;
 use std::time::Duration;
 
 pub use self::{
+    acp::{AcpEnd, AcpPrompt, prompt as prompt_over_acp},
     budget::{BudgetMeter, RunBudget},
     files::{AttemptLog, Attempts},
     fleet::{Fleet, Order, RunnerEvent, SLOT},

@@ -87,6 +87,33 @@ pub fn recipes() -> Vec<Recipe> {
     ]
 }
 
+/// Agents that speak the Agent Client Protocol, and how they are started.
+const ACP_AGENTS: [(&str, &str, &str); 3] = [
+    ("gemini", "gemini|--acp|--approval-mode|yolo|--skip-trust", ".gemini"),
+    ("opencode", "opencode|acp", ".local/share/opencode"),
+    ("copilot", "copilot|--acp|--allow-all-tools", ".copilot"),
+];
+
+/// An agent that is spoken to over the Agent Client Protocol, by name: a known one, or one of `agents` whose command
+/// speaks it. `toft` is the program of this process, which is the client.
+pub fn acp_recipe(name: &str, agents: &[Recipe], toft: &str) -> Option<Recipe> {
+    let known = ACP_AGENTS
+        .iter()
+        .find(|(known, ..)| *known == name)
+        .map(|(_, command, writes)| (command.split('|').map(str::to_owned).collect(), vec![(*writes).to_owned()]));
+    let own =
+        || agents.iter().find(|agent| agent.name == name).map(|agent| (agent.command.clone(), agent.writes.clone()));
+    let (command, writes): (Vec<String>, Vec<String>) = known.or_else(own)?;
+    let around =
+        |words: &[&str]| [toft].iter().chain(words).map(|&word| word.to_owned()).chain(command.clone()).collect();
+    Some(Recipe {
+        name: format!("acp:{name}"),
+        command: around(&["acp", "--"]),
+        resume: around(&["acp", "--resume", SESSION, "--"]),
+        writes,
+    })
+}
+
 /// The command for one attempt.
 pub fn filled(command: &[String], brief: &str, repository: &Path, writable: &[PathBuf]) -> Vec<String> {
     let shown = |path: &Path| path.display().to_string();

@@ -48,7 +48,7 @@ pub use toft_session::{
     mask::masked_in_attempt,
     person::MARK,
     provider,
-    recipe::{Recipe, recipes},
+    recipe::{Recipe, acp_recipe, recipes},
     registry::registered_stores,
     setup::Setup,
     transcript,

@@ -24,7 +24,7 @@ pub(crate) use self::{
         Add, Close, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo,
         Restore, Undo,
     },
-    run::{Prime, Run, SandboxMode, Sandboxed, Stop, Try},
+    run::{Acp, Prime, Run, SandboxMode, Sandboxed, Stop, Try},
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
     upkeep::{Backup, BackupCommand, Schema, WriteTo},
@@ -174,6 +174,7 @@ commands! {
     Redo(Redo) "redo" [] "Redo operations that you undid";
     Compact(Compact) "compact" [] "Compact ledgers and archive issues closed long ago";
     Import(Import) "import" [] "Import issues: beads, jsonl, markdown, caw, langgraph";
+    Acp(Acp) "acp" [] "Internal: speaks the Agent Client Protocol with an agent of a runner";
     Sandboxed(Sandboxed) "sandboxed" [] "Internal: runs a command in a sandbox";
     Reference(WriteTo) "reference" [] "Internal: writes the reference pages of the book";
     Man(WriteTo) "man" [] "Write man pages to a directory";

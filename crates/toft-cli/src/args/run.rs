@@ -39,7 +39,8 @@ pub(crate) struct Run {
     /// Exit when no work is left
     #[arg(long)]
     pub(crate) until_idle: bool,
-    /// Known agent: claude, codex, gemini, cursor, opencode, or one of [run.agents] in config.toml
+    /// Known agent: claude, codex, gemini, cursor, opencode, or one of [run.agents] in config.toml; acp:NAME speaks the Agent
+    /// Client Protocol with it (gemini, opencode, copilot, or your own)
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "command")]
     pub(crate) recipe: Option<String>,
     /// Stop an agent that prints nothing for this long
@@ -121,6 +122,17 @@ pub(crate) struct Sandboxed {
     #[arg(long)]
     pub(crate) offline: bool,
     /// Command
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<String>,
+}
+
+/// Internal: speaks the Agent Client Protocol with an agent of a runner.
+#[derive(Args, Debug)]
+pub(crate) struct Acp {
+    /// Session that goes on
+    #[arg(long, value_name = "ID")]
+    pub(crate) resume: Option<String>,
+    /// Command of the agent
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<String>,
 }

@@ -5,6 +5,10 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::mpsc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -13,11 +17,11 @@ use signal_hook::{
     iterator::Signals,
 };
 use toft::{
-    Error, Session, Toft,
+    Error, Session, Toft, acp_recipe,
     provider::RestingAgent,
     runner::{
-        BudgetMeter, Fleet, Order, Rules, RunBudget, RunnerEvent, SLOT, SUPERVISOR, Sandbox, Slot, SlotEvent,
-        Supervisor, enter_sandbox, in_background, show_life,
+        AcpEnd, AcpPrompt, BudgetMeter, Fleet, Order, Rules, RunBudget, RunnerEvent, SLOT, SUPERVISOR, Sandbox, Slot,
+        SlotEvent, Supervisor, enter_sandbox, in_background, prompt_over_acp, show_life,
     },
     verbs::{
         status::{self, NeedsYou},
@@ -27,7 +31,7 @@ use toft::{
 
 use super::{App, Done};
 use crate::{
-    args::{Prime, Run, SandboxMode, Sandboxed, Stop},
+    args::{Acp, Prime, Run, SandboxMode, Sandboxed, Stop},
     exit::Failure,
     render::{Primed, RunProgress, Stopped},
 };
@@ -155,17 +159,24 @@ fn repositories(app: &App<'_>, args: &Run, slot: Option<&String>) -> Result<Vec<
 
 fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     let known = &toft.located().run;
+    let found = |name: &str| match name.strip_prefix("acp:") {
+        Some(name) => {
+            let toft = std::env::current_exe().unwrap_or_else(|_| "toft".into());
+            acp_recipe(name, &known.agents, &toft.display().to_string())
+        }
+        None => known.agents.iter().find(|recipe| recipe.name == name).cloned(),
+    };
     let recipe = match &args.recipe {
-        Some(name) => Some(known.agents.iter().find(|recipe| recipe.name == *name).ok_or_else(|| {
+        Some(name) => Some(found(name).ok_or_else(|| {
             let names: Vec<_> = known.agents.iter().map(|recipe| recipe.name.as_str()).collect();
             Failure::invalid(
                 format!("--agent: `{name}` is not known"),
-                &format!("use {}, or -- COMMAND", names.join(", ")),
+                &format!("use {}, acp:gemini, acp:opencode, acp:copilot, or -- COMMAND", names.join(", ")),
             )
         })?),
         None => None,
     };
-    let mut command = recipe.map_or_else(|| args.command.clone(), |recipe| recipe.command.clone());
+    let mut command = recipe.as_ref().map_or_else(|| args.command.clone(), |recipe| recipe.command.clone());
     if let Some(program) = command.first_mut()
         && program.contains('/')
         && let Ok(whole) = std::fs::canonicalize(&*program)
@@ -183,7 +194,7 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
         ));
     }
     let sandbox = args.sandbox.map(|kind| {
-        let own = recipe.into_iter().flat_map(|recipe| &recipe.writes).map(|dir| toft::home().join(dir));
+        let own = recipe.iter().flat_map(|recipe| &recipe.writes).map(|dir| toft::home().join(dir));
         let writable = args.allow.iter().cloned().chain(own).collect();
         Sandbox { writable, network: kind == SandboxMode::Files, ..Sandbox::default() }
     });
@@ -191,7 +202,7 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
     let agent = args.recipe.clone().or_else(|| program.map(|name| name.to_string_lossy().into_owned()));
     Ok(Rules {
         agent: agent.unwrap_or_default(),
-        resume: recipe.map(|recipe| recipe.resume.clone()).unwrap_or_default(),
+        resume: recipe.map(|recipe| recipe.resume).unwrap_or_default(),
         command,
         labels: args.labels.clone(),
         can: args.can.clone(),
@@ -269,6 +280,41 @@ pub(super) fn stop(app: &App<'_>, args: &Stop) -> Done {
     };
     let parked = args.park;
     app.show(&Stopped { told, ended, parked })
+}
+
+/// Gives the brief on standard input to an agent, and prints what it does.
+pub(super) fn acp(args: &Acp) -> Done {
+    let brief = std::io::read_to_string(std::io::stdin()).map_err(listening("read", "the brief"))?;
+    let dir = std::env::current_dir().map_err(listening("find", "."))?;
+    let toft = std::env::current_exe().map_err(listening("find", "toft"))?.display().to_string();
+    let asked = AcpPrompt {
+        command: &args.command,
+        dir: &dir,
+        text: &|goes_on| match (goes_on, std::env::var("TOFT_TASK")) {
+            // What was given is only what came since; a new session has to know everything.
+            (false, Ok(task)) if args.resume.is_some() => {
+                toft::runner::output(&[&toft, "show", &task, "--context"], &dir, OBEYED)
+            }
+            _ => Ok(brief.clone()),
+        },
+        session: args.resume.as_deref(),
+        mcp: (toft.clone(), vec!["mcp".to_owned()]),
+    };
+    let stopped = Arc::new(AtomicBool::new(false));
+    let (mut signals, told) = (signals()?, Arc::clone(&stopped));
+    std::thread::spawn(move || signals.forever().for_each(|_| told.store(true, Ordering::Relaxed)));
+    let program = args.command.first().cloned().unwrap_or_default();
+    let ended = prompt_over_acp(&asked, &mut std::io::stdout(), &|| stopped.load(Ordering::Relaxed))
+        .map_err(|cause| Failure::from(Error::Start { command: program, cause }))?;
+    match ended {
+        AcpEnd::Done => Ok(ExitCode::SUCCESS),
+        AcpEnd::Asks(question) => {
+            let words = [toft.as_str(), "finish", "waiting", "-m", &question];
+            toft::runner::output(&words, &dir, OBEYED).map_err(listening("ask", "a person"))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        AcpEnd::Failed(message) => Err(Failure::stopped(message, "")),
+    }
 }
 
 /// Enters the sandbox and becomes the command.

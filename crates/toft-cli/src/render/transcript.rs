@@ -78,6 +78,7 @@ impl ConversationPrinter {
                 TranscriptEntry::Message(text) | TranscriptEntry::Part(text) => {
                     lines(page, &at, "", &text, usize::MAX);
                 }
+                TranscriptEntry::Tool { name, on } if on.is_empty() => lines(page, &at, "", &name, usize::MAX),
                 TranscriptEntry::Tool { name, on } => {
                     lines(page, &at, &format!("{}: ", clean(&name)), &on, usize::MAX);
                 }
