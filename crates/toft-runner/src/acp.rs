@@ -5,7 +5,7 @@
 //! commands itself, in its own process: nothing of that is offered to it here.
 
 use std::{
-    io::{self, BufRead as _, BufReader, Write},
+    io::{self, BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
@@ -47,10 +47,10 @@ pub enum AcpEnd {
     Failed(String),
 }
 
-/// Runs one prompt to its end. `stopped` says when the turn is to be cancelled.
-pub fn prompt(asked: &AcpPrompt<'_>, out: &mut dyn Write, stopped: &dyn Fn() -> bool) -> io::Result<AcpEnd> {
+/// Runs one prompt to its end; `say` gets a line for everything the agent does. `stopped` says when the turn is to be cancelled.
+pub fn prompt(asked: &AcpPrompt<'_>, say: &mut dyn FnMut(&str), stopped: &dyn Fn() -> bool) -> io::Result<AcpEnd> {
     let mut agent = AcpConnection::start(asked)?;
-    let ended = agent.turn(asked, out, stopped);
+    let ended = agent.turn(asked, say, stopped);
     agent.end();
     match ended {
         Ok(end) => {
@@ -64,7 +64,7 @@ pub fn prompt(asked: &AcpPrompt<'_>, out: &mut dyn Write, stopped: &dyn Fn() -> 
                         "total_cost_usd": agent.cost })
                 }
             };
-            writeln!(out, "{said}")?;
+            say(&said.to_string());
             Ok(end)
         }
         Err(error) => Err(error),
@@ -120,22 +120,27 @@ impl AcpConnection {
         })
     }
 
-    fn turn(&mut self, asked: &AcpPrompt<'_>, out: &mut dyn Write, stopped: &dyn Fn() -> bool) -> io::Result<AcpEnd> {
+    fn turn(
+        &mut self,
+        asked: &AcpPrompt<'_>,
+        say: &mut dyn FnMut(&str),
+        stopped: &dyn Fn() -> bool,
+    ) -> io::Result<AcpEnd> {
         let client = json!({ "name": "toft", "title": "toft", "version": env!("CARGO_PKG_VERSION") });
         let able = json!({ "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false });
         let hello = json!({ "protocolVersion": VERSION, "clientCapabilities": able, "clientInfo": client });
-        let known = match self.call("initialize", &hello, out, stopped)? {
+        let known = match self.call("initialize", &hello, say, stopped)? {
             Ok(known) => known,
             Err(message) => return Ok(AcpEnd::Failed(message)),
         };
         if known["protocolVersion"].as_u64() != Some(VERSION) {
             return Ok(AcpEnd::Failed(format!("it speaks version {} of the protocol", known["protocolVersion"])));
         }
-        let (session, goes_on) = match self.session(asked, &known, out, stopped)? {
+        let (session, goes_on) = match self.session(asked, &known, say, stopped)? {
             Ok(found) => found,
             Err(message) => return Ok(AcpEnd::Failed(message)),
         };
-        writeln!(out, "{}", json!({ "type": "init", "session_id": session }))?;
+        say(&json!({ "type": "init", "session_id": session }).to_string());
         let prompt = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": (asked.text)(goes_on)? }] });
         let id = self.send("session/prompt", &prompt)?;
         let mut told_to_end = None;
@@ -158,7 +163,7 @@ impl AcpConnection {
                         Err(message) => AcpEnd::Failed(message),
                     });
                 }
-                Ok(message) => self.answer(&message, out)?,
+                Ok(message) => self.answer(&message, say)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Ok(AcpEnd::Failed("the agent ended without an answer".into()));
@@ -172,7 +177,7 @@ impl AcpConnection {
         &mut self,
         asked: &AcpPrompt<'_>,
         known: &Value,
-        out: &mut dyn Write,
+        say: &mut dyn FnMut(&str),
         stopped: &dyn Fn() -> bool,
     ) -> io::Result<Result<(String, bool), String>> {
         let (command, args) = &asked.mcp;
@@ -180,15 +185,15 @@ impl AcpConnection {
         if let Some(session) = asked.session.filter(|_| known["agentCapabilities"]["loadSession"] == true) {
             let request = json!({ "sessionId": session, "cwd": asked.dir, "mcpServers": mcp });
             // What it tells again of the past is not new.
-            match self.call("session/load", &request, &mut io::sink(), stopped)? {
+            match self.call("session/load", &request, &mut |_| {}, stopped)? {
                 Ok(_) => {
                     self.last.clear();
                     return Ok(Ok((session.to_owned(), true)));
                 }
-                Err(why) => writeln!(out, "session {session} does not go on: {why}; a new one begins")?,
+                Err(why) => say(&format!("session {session} does not go on: {why}; a new one begins")),
             }
         }
-        let made = self.call("session/new", &json!({ "cwd": asked.dir, "mcpServers": mcp }), out, stopped)?;
+        let made = self.call("session/new", &json!({ "cwd": asked.dir, "mcpServers": mcp }), say, stopped)?;
         Ok(made.and_then(|made| {
             let session = made["sessionId"].as_str().ok_or_else(|| "it made no session".to_owned())?;
             Ok((session.to_owned(), false))
@@ -215,14 +220,14 @@ impl AcpConnection {
         &mut self,
         method: &str,
         params: &Value,
-        out: &mut dyn Write,
+        say: &mut dyn FnMut(&str),
         stopped: &dyn Fn() -> bool,
     ) -> io::Result<Result<Value, String>> {
         let id = self.send(method, params)?;
         loop {
             match self.heard.recv_timeout(LOOK) {
                 Ok(message) if message["id"] == id && message["method"].is_null() => return Ok(outcome(&message)),
-                Ok(message) => self.answer(&message, out)?,
+                Ok(message) => self.answer(&message, say)?,
                 Err(RecvTimeoutError::Timeout) if stopped() => return Ok(Err("it was stopped".into())),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(Err("the agent ended without an answer".into())),
@@ -231,9 +236,12 @@ impl AcpConnection {
     }
 
     /// Takes in a notification, or answers a request of the agent.
-    fn answer(&mut self, message: &Value, out: &mut dyn Write) -> io::Result<()> {
+    fn answer(&mut self, message: &Value, say: &mut dyn FnMut(&str)) -> io::Result<()> {
         let result = match message["method"].as_str() {
-            Some("session/update") => return self.told(&message["params"]["update"], out),
+            Some("session/update") => {
+                self.told(&message["params"]["update"], say);
+                return Ok(());
+            }
             Some("session/request_permission") => json!({ "outcome": permitted(&message["params"]["options"]) }),
             Some("elicitation/create") => {
                 let question = message["params"]["message"].as_str().unwrap_or("the agent asks for something");
@@ -250,10 +258,10 @@ impl AcpConnection {
     }
 
     /// Tells what the agent does, in the lines that other clients print.
-    fn told(&mut self, update: &Value, out: &mut dyn Write) -> io::Result<()> {
+    fn told(&mut self, update: &Value, say: &mut dyn FnMut(&str)) {
         let line = match update["sessionUpdate"].as_str() {
             Some("agent_message_chunk") => {
-                let Some(text) = update["content"]["text"].as_str() else { return Ok(()) };
+                let Some(text) = update["content"]["text"].as_str() else { return };
                 if std::mem::take(&mut self.fresh) {
                     self.last.clear();
                 }
@@ -276,11 +284,11 @@ impl AcpConnection {
             }
             Some("usage_update") => {
                 self.cost = update["cost"]["amount"].as_f64().or(self.cost);
-                return Ok(());
+                return;
             }
-            _ => return Ok(()),
+            _ => return,
         };
-        writeln!(out, "{line}").and_then(|()| out.flush())
+        say(&line.to_string());
     }
 
     fn usage(&mut self, usage: &Value) {

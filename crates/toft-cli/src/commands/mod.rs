@@ -127,7 +127,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Run(args) => run::run(app, args),
         Command::Stop(args) => run::stop(app, args),
         Command::Prime(args) => run::prime(app, args),
-        Command::Acp(args) => run::acp(args),
+        Command::Acp(args) => run::acp(app, args),
         Command::Sandboxed(args) => run::sandboxed(args),
         Command::Try(args) => demo::demo(app, args),
         Command::Sync(args) => share::sync(app, args),

@@ -283,7 +283,7 @@ pub(super) fn stop(app: &App<'_>, args: &Stop) -> Done {
 }
 
 /// Gives the brief on standard input to an agent, and prints what it does.
-pub(super) fn acp(args: &Acp) -> Done {
+pub(super) fn acp(app: &App<'_>, args: &Acp) -> Done {
     let brief = std::io::read_to_string(std::io::stdin()).map_err(listening("read", "the brief"))?;
     let dir = std::env::current_dir().map_err(listening("find", "."))?;
     let toft = std::env::current_exe().map_err(listening("find", "toft"))?.display().to_string();
@@ -304,8 +304,9 @@ pub(super) fn acp(args: &Acp) -> Done {
     let (mut signals, told) = (signals()?, Arc::clone(&stopped));
     std::thread::spawn(move || signals.forever().for_each(|_| told.store(true, Ordering::Relaxed)));
     let program = args.command.first().cloned().unwrap_or_default();
-    let ended = prompt_over_acp(&asked, &mut std::io::stdout(), &|| stopped.load(Ordering::Relaxed))
-        .map_err(|cause| Failure::from(Error::Start { command: program, cause }))?;
+    let ended =
+        prompt_over_acp(&asked, &mut |line| app.output.lines(&[line.to_owned()]), &|| stopped.load(Ordering::Relaxed))
+            .map_err(|cause| Failure::from(Error::Start { command: program, cause }))?;
     match ended {
         AcpEnd::Done => Ok(ExitCode::SUCCESS),
         AcpEnd::Asks(question) => {
