@@ -55,6 +55,15 @@ fn what_an_agent_did_not_read_is_in_the_brief_of_the_next() {
     let script = format!("{first}; {COMMIT}");
     let said = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]).ok();
     assert!(said.contains("Finished: 1 done (2 attempts)."), "{said}");
+    // Nobody read it as a message, so nothing says so; and the next task of that slot does not get it.
+    let events = home.toft(&repo, &["log", "--json", "--limit", "200"]).data().to_string();
+    assert!(events.contains("message.sent") && !events.contains("message.read"), "{events}");
+    add(&home, &repo, &["Paint the barn"]);
+    let script = format!("toft save -m half > ../saved; {COMMIT}");
+    home.toft(&repo, &["run", "--once", "--", "sh", "-c", &script]).ok();
+    let workspaces = home.toft(&repo, &["ws", "list", "--json"]).data();
+    let path = PathBuf::from(workspaces[0]["path"].as_str().unwrap());
+    assert!(!fs::read_to_string(path.join("../saved")).unwrap().contains("use-blue"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use toft_core::{
     agent::{AgentState, readable_name},
     checkpoint::CheckpointKind,
-    id::IdGenerator,
+    id::{IdGenerator, TaskId},
     message::InboxItem,
     refusal::Refusal,
     text::named,
@@ -223,7 +223,7 @@ impl Hooks<'_> {
             // A refused renewal marks nobody, and taking messages would register an unknown agent.
             unmarked = !self.renew_all(actor)? && self.is_registered(actor)?;
         }
-        let context = self.letters_for(actor, &mut memory, unmarked)?;
+        let context = self.letters_for(actor, heard, &mut memory, unmarked)?;
         let kept = self.keep_in_mind(heard, &memory);
         // Messages that were taken are delivered now or never.
         if context.is_none() {
@@ -233,17 +233,24 @@ impl Hooks<'_> {
     }
 
     /// Takes new messages. With `mark`, the inbox is read for writing in any case, which marks the agent as seen.
-    fn letters_for(&self, actor: &str, memory: &mut SessionMemory, mark: bool) -> Result<Option<String>, Error> {
+    fn letters_for(
+        &self,
+        actor: &str,
+        heard: &Heard,
+        memory: &mut SessionMemory,
+        mark: bool,
+    ) -> Result<Option<String>, Error> {
         let new = |letters: Vec<InboxItem>, memory: &SessionMemory| -> Vec<InboxItem> {
             letters.into_iter().filter(|letter| !memory.given.contains(letter.message.id.as_str())).collect()
         };
         // Looking disturbs nobody; only if something is there it is taken.
         let limit = LETTERS + memory.given.len();
-        let peek = inbox::Peek { human: false, limit };
+        let task = heard.task.as_ref().map(TaskId::known);
+        let peek = inbox::Peek { human: false, task: task.clone(), limit };
         if !mark && new(self.perform_as(actor, None, peek)?.letters, memory).is_empty() {
             return Ok(None);
         }
-        let taken = self.perform_as(actor, None, inbox::Request { limit, ..inbox::Request::default() })?.letters;
+        let taken = self.perform_as(actor, None, inbox::Request { limit, task, ..inbox::Request::default() })?.letters;
         let letters = new(taken, memory);
         for letter in letters.iter().filter(|letter| letter.message.needs_ack) {
             memory.given.insert(letter.message.id.to_string());

@@ -182,12 +182,12 @@ impl Slot {
                 Ok(Round::Over) => return Ok(()),
                 Ok(Round::Worked) if self.rules.once => return Ok(()),
                 Ok(Round::Worked) => (waiting, rest) = (false, REST),
-                Ok(Round::Resting) => rest = REST,
-                Ok(Round::Idle) => {
-                    if !waiting {
+                Ok(round @ (Round::Idle | Round::Resting)) => {
+                    let idle = matches!(round, Round::Idle);
+                    if idle && !waiting {
                         self.events.send(SlotEvent::Waiting);
                     }
-                    (waiting, rest) = (true, REST);
+                    (waiting, rest) = (idle, REST);
                     // An agent that waits for work is not offline.
                     if seen.elapsed() >= SIGN_OF_LIFE {
                         self.everywhere(show_up)?;
@@ -222,7 +222,9 @@ impl Slot {
 
     /// Claims one task and works on it, if there is one in any repository.
     fn round(&self) -> Result<Round, Error> {
-        if let Some(resting) = RestingAgent::of(&self.rules.agent) {
+        // A claim whose answer was lost comes first: it may be held.
+        let lost = self.repositories.iter().any(|repository| repository.asked.borrow().is_some());
+        if let Some(resting) = RestingAgent::of(&self.rules.agent).filter(|_| !lost) {
             return self.rest(resting);
         }
         for _ in 0..self.repositories.len() {

@@ -118,7 +118,7 @@ fn send(app: &App<'_>, args: &Send) -> Done {
 
 fn inbox(app: &App<'_>, args: &Inbox) -> Done {
     let toft = app.open()?;
-    let peek = inbox::Peek { human: args.human, limit: args.limit };
+    let peek = inbox::Peek { human: args.human, task: None, limit: args.limit };
     if let Some(patience) = args.wait {
         toft.wait_for(patience, || Ok((!toft.perform(peek.clone())?.letters.is_empty()).then_some(())))?;
     }
@@ -127,7 +127,7 @@ fn inbox(app: &App<'_>, args: &Inbox) -> Done {
     let letters = match args.peek {
         true => app.perform(toft, peek)?.letters,
         false => {
-            let request = inbox::Request { human: args.human, all: args.all, ack, limit: args.limit };
+            let request = inbox::Request { human: args.human, all: args.all, ack, task: None, limit: args.limit };
             app.perform(toft, request)?.letters
         }
     };

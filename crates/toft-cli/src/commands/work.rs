@@ -8,7 +8,7 @@ use toft::{
     briefing::Here,
     checkpoint::CheckpointKind,
     flow::Evidence,
-    id::CheckpointId,
+    id::{CheckpointId, TaskId},
     lease::Fence,
     masked_in_attempt,
     message::InboxItem,
@@ -195,10 +195,11 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
 
 /// What was said to an agent: without hooks it hears it here. The checkpoint is saved whatever comes of this.
 fn said_meanwhile(toft: &Toft) -> Vec<InboxItem> {
-    let peek = inbox::Peek { human: false, limit: LETTERS };
+    let task = std::env::var("TOFT_TASK").ok().map(TaskId::known);
+    let peek = inbox::Peek { human: false, task: task.clone(), limit: LETTERS };
     match toft.perform(peek) {
         Ok(found) if !found.letters.is_empty() => {
-            let take = inbox::Request { limit: LETTERS, ..inbox::Request::default() };
+            let take = inbox::Request { limit: LETTERS, task, ..inbox::Request::default() };
             toft.perform(take).map(|taken| taken.letters).unwrap_or_default()
         }
         // What cannot be read now is read the next time.

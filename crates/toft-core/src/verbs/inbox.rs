@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{Verb, VerbContext};
 use crate::{
     change::Write,
-    id::MessageId,
-    message::{Delivery, DeliveryState, HUMAN, InboxItem},
+    id::{MessageId, TaskId},
+    message::{Address, Delivery, DeliveryState, HUMAN, InboxItem},
     refusal::{Refusal, VerbResult},
     store::Access,
 };
@@ -24,6 +24,9 @@ pub struct Request {
     /// Acknowledge this message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack: Option<MessageId>,
+    /// The task of the caller: messages to the holder of another task are left out, and stay unread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
     /// Maximum number of messages.
     pub limit: usize,
 }
@@ -55,12 +58,12 @@ impl Verb for Request {
             return Ok(Outcome { letters: vec![InboxItem { state: DeliveryState::Acked, read_at, ..letter }] });
         }
         let expired = |letter: &InboxItem| letter.message.expires.is_some_and(|expires| expires <= now);
-        let mut letters = work.tx.inbox(&recipient, !self.all, self.limit)?;
+        let mut letters = unread(work, &recipient, !self.all, self.task.as_ref(), self.limit)?;
         while !self.all && letters.iter().any(expired) {
             for letter in letters.iter().filter(|letter| expired(letter)) {
                 mark(work, &recipient, letter, DeliveryState::Read)?;
             }
-            letters = work.tx.inbox(&recipient, true, self.limit)?;
+            letters = unread(work, &recipient, true, self.task.as_ref(), self.limit)?;
         }
         letters.retain(|letter| !expired(letter));
         for letter in letters.iter_mut().filter(|letter| letter.state == DeliveryState::Queued) {
@@ -83,8 +86,29 @@ impl Verb for Request {
 pub struct Peek {
     /// The inbox of the person who runs the fleet, instead of the caller's.
     pub human: bool,
+    /// The task of the caller: messages to the holder of another task are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
     /// Maximum number of messages.
     pub limit: usize,
+}
+
+/// Messages older than those of the caller's task are looked through up to this number.
+const LOOKED_THROUGH: usize = 1_000;
+
+/// The messages of an inbox, without those to the holder of another task.
+fn unread(
+    work: &mut VerbContext<'_>,
+    recipient: &str,
+    unread_only: bool,
+    task: Option<&TaskId>,
+    limit: usize,
+) -> VerbResult<Vec<InboxItem>> {
+    let Some(task) = task else { return Ok(work.tx.inbox(recipient, unread_only, limit)?) };
+    let mut letters = work.tx.inbox(recipient, unread_only, limit.max(LOOKED_THROUGH))?;
+    letters.retain(|letter| !matches!(&letter.message.to, Address::Holder(holder) if holder != task));
+    letters.truncate(limit);
+    Ok(letters)
 }
 
 impl Verb for Peek {
@@ -100,7 +124,7 @@ impl Verb for Peek {
         };
         let now = work.now.wall;
         let mut letters = match recipient {
-            Some(recipient) => work.tx.inbox(&recipient, true, self.limit)?,
+            Some(recipient) => unread(work, &recipient, true, self.task.as_ref(), self.limit)?,
             None => Vec::new(),
         };
         letters.retain(|letter| letter.message.expires.is_none_or(|expires| expires > now));

@@ -43,7 +43,7 @@ impl Briefing<'_> {
     /// The briefing of a session of `actor`. With `deliver`, the messages in it are marked as read.
     pub fn prime(&self, actor: &str, deliver: bool) -> Result<Prime, Error> {
         let mine = self.holds(actor)?;
-        let peek = || self.perform_as(actor, None, inbox::Peek { human: false, limit: LETTERS });
+        let peek = || self.perform_as(actor, None, inbox::Peek { human: false, task: None, limit: LETTERS });
         let letters = match deliver {
             true => {
                 let read = inbox::Request { limit: LETTERS, ..inbox::Request::default() };

@@ -229,7 +229,7 @@ fn a_message_that_wants_to_be_confirmed_is_said_once_and_stays_in_the_inbox() {
     repo.send("and the build is red", false);
     let reply = repo.hear(HookEvent::Prompt);
     assert!(said(&reply).contains("red") && !said(&reply).contains("old index"), "{reply:?}");
-    let peek = inbox::Peek { human: false, limit: 10 };
+    let peek = inbox::Peek { human: false, task: None, limit: 10 };
     assert_eq!(repo.session.perform_as(&repo.me, None, peek).unwrap().letters[0].message.id, id);
 }
 

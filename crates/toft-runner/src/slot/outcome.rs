@@ -111,9 +111,10 @@ impl Slot {
     /// Notes what the agent was told about its task and did not read, for the next attempt.
     fn keep_unread(&self, claimed: &Claimed) {
         let task = &claimed.task.id;
-        let peek = inbox::Request { limit: UNREAD, ..inbox::Request::default() };
-        let taken = self.session().perform_as(&self.name, None, peek).map(|inbox| inbox.letters).unwrap_or_default();
-        let about = taken.into_iter().filter(|letter| letter.message.to == Address::Holder(task.clone()));
+        // They stay unread: nobody has read them.
+        let peek = inbox::Peek { human: false, task: Some(task.clone()), limit: UNREAD };
+        let found = self.session().perform_as(&self.name, None, peek).map(|inbox| inbox.letters).unwrap_or_default();
+        let about = found.into_iter().filter(|letter| letter.message.to == Address::Holder(task.clone()));
         let told: Vec<String> =
             about.map(|letter| format!("{} says: {}", letter.from_name, letter.message.body)).collect();
         if told.is_empty() {
