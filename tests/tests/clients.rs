@@ -175,7 +175,7 @@ fn is_refused(client: &'static str, body: Value) {
     lab.talk_to(&model);
     let id = add(&lab.home, &lab.repo, &["Say hello"]);
     let said = lab.run(&id);
-    assert!(said.contains("its provider refused"), "{said}");
+    assert!(said.contains("its provider refused") && said.contains("agent_rests"), "{said}");
     let task = lab.home.toft(&lab.repo, &["list", "tasks", "--all", "--json"]).data()[0].clone();
     assert_eq!((&task["status"], &task["attempt"]), (&"pending".into(), &0.into()), "{said}");
     let status = lab.home.toft(&lab.repo, &["status"]).ok();

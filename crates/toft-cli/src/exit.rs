@@ -50,6 +50,12 @@ impl Failure {
         Self::new(USAGE, "usage", message, help)
     }
 
+    /// An agent that should hear something holds nothing.
+    pub(crate) fn idle_agent(name: &str) -> Self {
+        let help = "toft status lists who works; toft agent send reaches an agent that does not";
+        Self::new(CONFLICT, "holds_nothing", format!("{name} holds no task"), help)
+    }
+
     /// The agent's provider refuses it for now.
     pub(crate) fn resting(message: impl Into<String>, help: &str) -> Self {
         Self::new(RETRY, "agent_rests", message, help)

@@ -133,7 +133,7 @@ impl AttemptRun<'_> {
             log: files.log().display().to_string(),
             workspace: workspace.name.clone(),
             usage: word.usage.or(spoken.usage),
-            refused: spoken.refused.filter(|_| ending != Ending::Exited(0)).map(|refused| {
+            refused: spoken.refused.filter(|_| self.is_refused(ending)).map(|refused| {
                 // The client's words may hold what is nobody's business.
                 ProviderRefusal { message: self.mask.mask(&refused.message), ..refused }
             }),
@@ -154,6 +154,12 @@ impl AttemptRun<'_> {
         let refused = report.refused.clone();
         let seen = Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said, refused };
         Ok(AttemptEnd { seen, report, cost, order: self.keeping.order() })
+    }
+
+    /// Whether a client ended by itself and not well: only then its last words are the reason. A plain command is nobody's
+    /// account.
+    fn is_refused(&self, ending: Ending) -> bool {
+        !self.rules.agent.is_empty() && matches!(ending, Ending::Exited(code) if code != 0)
     }
 
     /// The conversation of an earlier attempt that goes on, if the client can.

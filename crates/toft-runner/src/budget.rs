@@ -50,12 +50,23 @@ impl BudgetMeter {
             return None;
         }
         self.reached = true;
+        let each = f64::from(self.ended.max(1));
         let spent = match (cost, tokens) {
-            (Some(most), _) => format!("${:.2} of ${most:.2} are spent", self.cost),
-            (None, most) => format!("{} of {} tokens are used", self.tokens, most.unwrap_or_default()),
+            (Some(most), _) => {
+                format!(
+                    "${:.2} are spent, about ${:.2} an attempt; one more would pass ${most:.2}",
+                    self.cost,
+                    self.cost / each
+                )
+            }
+            (None, most) => format!(
+                "{} tokens are used, about {:.0} an attempt; one more would pass {}",
+                self.tokens,
+                self.tokens / each,
+                most.unwrap_or_default()
+            ),
         };
-        let running = self.running.len();
-        Some(format!("{spent}, and {running} agents run: nothing new is claimed"))
+        Some(format!("Budget: {spent}, with {} running. Nothing new is claimed.", self.running.len()))
     }
 
     /// Whether one more attempt would pass the limit, if attempts go on as they were.
@@ -93,10 +104,11 @@ mod tests {
         }
         assert_eq!(meter.hear(&claimed(0)), None, "6 spent, one runs, one more makes 10");
         let said = meter.hear(&claimed(1)).unwrap();
-        assert_eq!(said, "$6.00 of $10.00 are spent, and 2 agents run: nothing new is claimed");
+        let wanted = "$6.00 are spent, about $2.00 an attempt; one more would pass $10.00, with 2 running";
+        assert_eq!(said, format!("Budget: {wanted}. Nothing new is claimed."));
         assert_eq!(meter.hear(&ended(1, 2.0, 5)), None, "once");
         let mut meter = BudgetMeter::new(RunBudget { cost: None, tokens: Some(100) });
-        assert!(meter.hear(&ended(0, 0.0, 60)).unwrap().contains("60 of 100 tokens"));
+        assert!(meter.hear(&ended(0, 0.0, 60)).unwrap().contains("60 tokens are used"));
         let mut meter = BudgetMeter::new(RunBudget::default());
         assert_eq!(meter.hear(&ended(0, 1e9, 1 << 60)), None);
     }

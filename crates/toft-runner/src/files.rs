@@ -1,7 +1,8 @@
 //! The files of an attempt on this machine: its brief, its log, and its agent's report.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _},
     ops::Deref,
     path::{Path, PathBuf},
     time::Duration,
@@ -25,7 +26,7 @@ use toft_session::{
 use toft_store::private;
 use toft_work::Work;
 
-use super::log::{Log, Voice, older};
+use super::log::{Log, Voice, older, open_plain};
 
 /// A longer report is ignored.
 const LONGEST_REPORT: u64 = 1 << 20;
@@ -196,11 +197,12 @@ impl Attempts<'_> {
             .map(|files| [older(&files.log()), files.log()])
             .into_iter()
             .flatten()
-            .filter(|path| path.is_file())
+            .filter(|path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()))
             .collect();
         let mut lines = Vec::new();
         for path in &files {
-            let bytes = fs::read(path).map_err(failed("read", path))?;
+            let mut bytes = Vec::new();
+            open_plain(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(failed("read", path))?;
             lines.extend(String::from_utf8_lossy(&bytes).lines().map(str::to_owned));
         }
         Ok(AttemptLog { task, attempt: attempt.fence, files, lines })

@@ -28,7 +28,7 @@ pub use self::{
     budget::{BudgetMeter, RunBudget},
     files::{AttemptLog, Attempts},
     fleet::{Fleet, Order, RunnerEvent, SLOT},
-    process::{become_command, can_start, harness_process, ignores_hang_up, in_background, in_shell, output},
+    process::{become_command, call, can_start, harness_process, ignores_hang_up, in_shell, output},
     sandbox::{Sandbox, enter as enter_sandbox},
     slot::Slot,
     supervisor::{SUPERVISOR, Supervisor, show_life},
@@ -102,6 +102,8 @@ pub enum SlotEvent {
     },
     /// It waits for work.
     Waiting,
+    /// It is paused: it claims nothing until it is resumed.
+    Paused,
     /// Its agent rests, because the provider refused it.
     Resting {
         agent: String,

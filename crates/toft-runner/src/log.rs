@@ -155,6 +155,18 @@ fn parts(bytes: &[u8], largest: u64) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// Opens a log for reading. Its agent may have put anything in its place: only a plain file is opened, and nothing is
+/// waited for.
+pub(crate) fn open_plain(path: &Path) -> io::Result<fs::File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let file = fs::File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file")),
+    }
+}
+
 /// The path of the rotated part of a log.
 pub(crate) fn older(path: &Path) -> PathBuf {
     path.with_extension("old")

@@ -205,33 +205,32 @@ pub fn in_shell(line: &str, dir: &Path, variables: &[(&str, &str)], input: Optio
     }
 }
 
-/// Starts a command that nobody waits for; it is ended after ten seconds. Problems are for nobody but itself.
+/// How long a command that calls a person is waited for: what comes of it is for nobody but itself.
+const CALL: Duration = Duration::from_secs(2);
+
+/// Starts a command that calls a person, and waits a moment for it: a runner that ends takes everything with it.
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
-pub fn in_background(words: &[String]) {
+pub fn call(words: &[String]) {
     let Some((program, words)) = words.split_first() else { return };
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     without_callers_repository(&mut command);
-    thread::spawn(move || {
-        let Ok(mut child) = command.spawn() else { return };
-        let until = Instant::now() + GIVE_UP;
-        while matches!(child.try_wait(), Ok(None)) {
-            if Instant::now() >= until {
-                // It may have ended by itself just now.
-                let _ = child.kill();
-                let _ = child.wait();
-                return;
-            }
-            thread::sleep(LOOK);
-        }
-    });
+    let Ok(mut child) = command.spawn() else { return };
+    let until = Instant::now() + CALL;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+        thread::sleep(LOOK);
+    }
+    // One that takes longer is waited for beside the runner, so that nothing is left of it.
+    thread::spawn(move || child.wait());
 }
 
-/// What a command prints, first on standard output, then on standard error, without waiting longer than `patience`.
+/// Whether a command succeeds, and what it prints, first on standard output, then on standard error, without waiting
+/// longer than `patience`. The program is taken from absolute directories of `PATH` only.
 #[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
-pub fn output(words: &[&str], dir: &Path, patience: Duration) -> io::Result<String> {
-    let Some((program, words)) = words.split_first() else { return Ok(String::new()) };
-    let mut command = Command::new(program);
+pub fn output(words: &[&str], dir: &Path, patience: Duration) -> io::Result<(bool, String)> {
+    let Some((program, words)) = words.split_first() else { return Ok((false, String::new())) };
+    let found = found(program).ok_or(io::ErrorKind::NotFound)?;
+    let mut command = Command::new(found);
     command.args(words).current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     without_callers_repository(&mut command);
     let mut wrapped = CommandWrap::from(command);
@@ -240,13 +239,30 @@ pub fn output(words: &[&str], dir: &Path, patience: Duration) -> io::Result<Stri
     let until = Instant::now() + patience;
     let streams = [collect(child.stdout().take()), collect(child.stderr().take())];
     let heard = streams.map(|stream| stream.recv_timeout(until.saturating_duration_since(Instant::now())));
+    // Whoever closed both streams is about to end.
+    let end = Instant::now() + Duration::from_secs(1);
+    let mut ended = child.try_wait()?;
+    while ended.is_none() && heard.iter().all(Result::is_ok) && Instant::now() < end {
+        thread::sleep(LOOK);
+        ended = child.try_wait()?;
+    }
     // Whatever it started goes with it; a group that is empty cannot be killed, and need not be.
     let _ = child.start_kill();
     child.wait()?;
-    heard
-        .into_iter()
-        .map(|text| text.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer")))
-        .collect()
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
+    let said: String = heard.into_iter().map(|text| text.map_err(late)).collect::<io::Result<_>>()?;
+    Ok((ended.is_some_and(|status| status.success()), said))
+}
+
+/// The program of a name, from absolute directories of `PATH`: a checkout is no place for programs.
+fn found(program: &str) -> Option<std::path::PathBuf> {
+    let path = Path::new(program);
+    if path.is_absolute() {
+        return Some(path.to_owned());
+    }
+    let dirs = std::env::var_os("PATH").unwrap_or_default();
+    let candidates = std::env::split_paths(&dirs).filter(|dir| dir.is_absolute()).map(|dir| dir.join(program));
+    candidates.into_iter().find(|path| path.is_file())
 }
 
 /// Reads a stream to its end on a thread of its own.

@@ -14,7 +14,7 @@ use std::{
 };
 
 use toft_core::{
-    agent::Agent,
+    agent::{Agent, AgentState},
     flow::Ending,
     keeper::{Duty, Keeper},
     refusal::Refusal,
@@ -22,7 +22,7 @@ use toft_core::{
     time::Timestamp,
     verbs::{
         Operation,
-        agent::Register,
+        agent::{Mine, Register},
         claim::{self, Claimed},
         ready, renew,
     },
@@ -88,6 +88,8 @@ pub struct Slot {
     kept: Arc<Mutex<Option<KeepView>>>,
     /// Until when its agent rests, as far as it was told.
     resting: RefCell<Option<Timestamp>>,
+    /// It said that it is paused.
+    told_paused: Cell<bool>,
     drain: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
 }
@@ -115,11 +117,11 @@ struct TakenTask {
 impl Slot {
     /// A slot with the agent name `name` that works in these repositories, of which there is at least one.
     pub fn new(sessions: Vec<Session>, name: String, rules: Rules) -> Self {
-        let server = sessions.iter().find_map(|session| match &session.located().store {
-            Home::Server(url) => Some(url),
+        let servers = sessions.iter().filter_map(|session| match &session.located().store {
+            Home::Server(url) => Some(url.as_str()),
             Home::File(_) => None,
         });
-        let mask = Mask::from_environment(server.map(String::as_str));
+        let mask = Mask::from_environment(servers);
         let repository = |session| SlotRepository { session, asked: RefCell::default() };
         let (events, writer) = slot_events::open();
         Self {
@@ -132,6 +134,7 @@ impl Slot {
             writer: RefCell::new(Some(writer)),
             kept: Arc::default(),
             resting: RefCell::default(),
+            told_paused: Cell::default(),
             drain: Arc::default(),
             stop: Arc::default(),
         }
@@ -174,14 +177,24 @@ impl Slot {
         let runtime = self.rules.command.first().map(|program| format!("{} {program}", Agent::RUNNER));
         let capabilities = self.rules.can.clone();
         let register = Register { name: Some(self.name.clone()), runtime, capabilities, ..Register::default() };
-        let show_up = || self.session().perform_as(&self.name, None, register.clone()).map(drop);
+        let show_up = || {
+            // Registering would resume it: an agent that was paused stays paused until a person resumes it.
+            let known = self.session().perform_as(&self.name, None, Mine {})?;
+            match known.is_some_and(|known| known.agent.state == AgentState::Draining) {
+                true => Ok(()),
+                false => self.session().perform_as(&self.name, None, register.clone()).map(drop),
+            }
+        };
         self.everywhere(|| show_up().and_then(|()| self.let_go_of_others()))?;
         let (mut waiting, mut rest, mut seen) = (false, REST, Instant::now());
         while !self.over() {
             match self.round() {
                 Ok(Round::Over) => return Ok(()),
                 Ok(Round::Worked) if self.rules.once => return Ok(()),
-                Ok(Round::Worked) => (waiting, rest) = (false, REST),
+                Ok(Round::Worked) => {
+                    (waiting, rest) = (false, REST);
+                    self.told_paused.set(false);
+                }
                 Ok(round @ (Round::Idle | Round::Resting)) => {
                     let idle = matches!(round, Round::Idle);
                     if idle && !waiting {
@@ -190,7 +203,9 @@ impl Slot {
                     (waiting, rest) = (idle, REST);
                     // An agent that waits for work is not offline.
                     if seen.elapsed() >= SIGN_OF_LIFE {
-                        self.everywhere(show_up)?;
+                        if let Err(error) = self.everywhere(show_up) {
+                            self.events.send(SlotEvent::Problem { text: error.to_string() });
+                        }
                         seen = Instant::now();
                     }
                 }
@@ -222,20 +237,51 @@ impl Slot {
 
     /// Claims one task and works on it, if there is one in any repository.
     fn round(&self) -> Result<Round, Error> {
-        // A claim whose answer was lost comes first: it may be held.
-        let lost = self.repositories.iter().any(|repository| repository.asked.borrow().is_some());
-        if let Some(resting) = RestingAgent::of(&self.rules.agent).filter(|_| !lost) {
-            return self.rest(resting);
-        }
+        let resting = self.resting_agent();
+        let paused = self.repositories.len() > 1 && self.paused()?;
         for _ in 0..self.repositories.len() {
             // Each has its turn.
             self.at.set((self.at.get() + 1) % self.repositories.len());
+            // A claim whose answer was lost is asked for in any case: it may be held.
+            if (resting.is_some() || paused) && self.repository().asked.borrow().is_none() {
+                continue;
+            }
             match self.look_here()? {
                 Round::Idle => {}
                 round => return Ok(round),
             }
         }
+        if let Some(resting) = resting {
+            return self.rest(resting);
+        }
+        if paused {
+            self.say_paused();
+            self.sleep(PATIENCE);
+        }
         Ok(if self.rules.once || self.rules.until_idle && self.idle()? { Round::Over } else { Round::Idle })
+    }
+
+    /// Its agent, if that rests now.
+    fn resting_agent(&self) -> Option<RestingAgent> {
+        Some(&self.rules.agent).filter(|agent| !agent.is_empty()).and_then(|agent| RestingAgent::of(agent))
+    }
+
+    /// Says once why it claims nothing.
+    fn say_paused(&self) {
+        if !self.told_paused.replace(true) {
+            self.events.send(SlotEvent::Paused);
+        }
+    }
+
+    /// Whether it was paused in any of its repositories.
+    fn paused(&self) -> Result<bool, Error> {
+        let mut paused = false;
+        self.everywhere(|| {
+            let known = self.session().perform_as(&self.name, None, Mine {})?;
+            paused |= known.is_some_and(|known| known.agent.state == AgentState::Draining);
+            Ok(())
+        })?;
+        Ok(paused)
     }
 
     /// Claims one task in this repository and works on it, if there is one.
@@ -250,6 +296,11 @@ impl Slot {
             Some(taken) if self.over() => {
                 self.return_unbegun(&taken.claimed)?;
                 Ok(Round::Over)
+            }
+            // It was refused in another slot while this one waited for work.
+            Some(taken) if self.resting_agent().is_some() => {
+                self.return_unbegun(&taken.claimed)?;
+                Ok(Round::Idle)
             }
             Some(taken) => {
                 self.work_on_task(&taken)?;
@@ -334,6 +385,7 @@ impl Slot {
             },
             Err(Error::Refused(Refusal::NothingReady { .. })) => Ok(None),
             Err(Error::Refused(Refusal::AgentPaused { .. })) => {
+                self.say_paused();
                 // Nothing was waited for.
                 self.sleep(self.patience());
                 Ok(None)

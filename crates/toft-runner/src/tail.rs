@@ -11,8 +11,11 @@ use toft_session::error::{Error, io as failed};
 
 use super::{
     files::{Attempts, Files},
-    log::older,
+    log::{older, open_plain},
 };
+
+/// Bytes that are read at once; the rest comes with the next look.
+const AT_ONCE: u64 = 16 << 20;
 
 /// Running agents that are looked at.
 const MOST: usize = 1_000;
@@ -75,7 +78,7 @@ impl LogTail {
 
     /// The lines that were written since.
     pub fn new_lines(&mut self) -> Result<Vec<String>, Error> {
-        let length = fs::metadata(&self.path).map_err(failed("read", &self.path))?.len();
+        let length = fs::symlink_metadata(&self.path).map_err(failed("read", &self.path))?.len();
         let mut bytes = std::mem::take(&mut self.rest);
         if length < self.offset {
             // It was begun anew; what came before is in the older part.
@@ -91,9 +94,9 @@ impl LogTail {
 }
 
 fn read_from(path: &Path, offset: u64, into: &mut Vec<u8>) -> io::Result<u64> {
-    let mut file = fs::File::open(path)?;
+    let mut file = open_plain(path)?;
     file.seek(SeekFrom::Start(offset))?;
-    file.read_to_end(into).map(|count| count as u64)
+    file.take(AT_ONCE).read_to_end(into).map(|count| count as u64)
 }
 
 #[cfg(test)]

@@ -29,8 +29,8 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Secrets of this process's environment, and of the address of the store, which may contain a password.
-    pub fn from_environment(store: Option<&str>) -> Self {
+    /// Secrets of this process's environment, and of the addresses of stores, which may contain passwords.
+    pub fn from_environment<'u>(stores: impl IntoIterator<Item = &'u str>) -> Self {
         let secret = |name: &str| {
             let name = name.to_ascii_uppercase();
             NAMES.iter().any(|sign| name.contains(sign)) || ENDS.iter().any(|end| name.ends_with(end))
@@ -40,9 +40,10 @@ impl Mask {
             secret(&name).then_some(value)
         });
         let named = env::var("TOFT_STORE").ok();
-        let stores = || store.into_iter().chain(named.as_deref()).filter(|text| text.contains("://"));
-        let passwords: Vec<String> = stores().flat_map(passwords).collect();
-        let whole = stores().filter(|_| !passwords.is_empty()).map(str::to_owned);
+        let stores = stores.into_iter().map(str::to_owned).chain(named).filter(|text| text.contains("://"));
+        let stores: Vec<String> = stores.collect();
+        let passwords: Vec<String> = stores.iter().flat_map(|url| passwords(url)).collect();
+        let whole = stores.iter().filter(|_| !passwords.is_empty()).cloned();
         Self::of(found.chain(whole), passwords.clone())
     }
 

@@ -29,11 +29,21 @@ const LONGEST: usize = 300;
 const WORDS: [(Kind, &[&str]); 4] = [
     (
         Kind::Login,
-        &["unauthorized", "unauthenticated", "authenticat", "api key not valid", "invalid api key", "not logged in"],
+        &[
+            "unauthorized",
+            "unauthenticated",
+            "to authenticate",
+            "api key not valid",
+            "invalid api key",
+            "not logged in",
+        ],
     ),
-    (Kind::Quota, &["quota", "usage limit", "credit balance", "hit your limit", "insufficient credits"]),
+    (
+        Kind::Quota,
+        &["quota exceeded. check", "daily quota", "current quota", "usage limit", "credit balance", "hit your limit"],
+    ),
     (Kind::RateLimit, &["rate limit", "too many requests", "resource_exhausted"]),
-    (Kind::Overloaded, &["overloaded", "at capacity", "unavailable", "service is busy"]),
+    (Kind::Overloaded, &["overloaded", "at capacity"]),
 ];
 
 /// The refusal in a line of a client's stream, if its turn ended with one. `reset` is the time at which the provider
@@ -104,7 +114,7 @@ fn wait(message: &str) -> Option<Duration> {
         };
         // A part of a second is a second.
         let span = Duration::try_from_secs_f64((number * seconds).ceil()).ok()?;
-        sum = Some(sum.unwrap_or(Duration::ZERO) + span);
+        sum = Some(sum.unwrap_or(Duration::ZERO).saturating_add(span));
         rest = after;
     }
 }
@@ -156,7 +166,10 @@ impl RestingAgent {
         let resting = Self { agent: agent.to_owned(), until, in_a_row, refusal };
         let (dir, path) = (place(), file(agent));
         private::create_dir_all(&dir).map_err(io("make", &dir))?;
-        private::write(&path, serde_json::to_vec(&resting).unwrap_or_default()).map_err(io("write", &path))?;
+        // Whoever reads it meanwhile reads the one before.
+        let new = path.with_extension(std::process::id().to_string());
+        private::write(&new, serde_json::to_vec(&resting).unwrap_or_default()).map_err(io("write", &new))?;
+        fs::rename(&new, &path).map_err(io("write", &path))?;
         Ok(resting)
     }
 
@@ -168,16 +181,30 @@ impl RestingAgent {
     /// All agents that rest now.
     pub fn all() -> Vec<Self> {
         let names = fs::read_dir(place()).into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut all: Vec<Self> = names.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect();
+        let mut all: Vec<Self> = names
+            .filter(|path| path.extension().is_none())
+            .filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok())
+            .collect();
         all.retain(|resting| resting.until > now());
         all.sort_by(|one, other| one.agent.cmp(&other.agent));
         all
     }
 
-    /// Forgets the refusals of an agent that was served.
+    /// Forgets the refusals of an agent that was served, unless it rests by now: another slot was refused later.
     pub fn served(agent: &str) {
-        // It may never have been there; one that stays only makes the next rest longer.
-        let _ = fs::remove_file(file(agent));
+        if Self::of(agent).is_none() {
+            // It may never have been there; one that stays only makes the next rest longer.
+            let _ = fs::remove_file(file(agent));
+        }
+    }
+
+    /// Ends the rest of an agent; whether it rested.
+    pub fn end(agent: &str) -> Result<bool, Error> {
+        let rested = Self::of(agent).is_some();
+        match fs::remove_file(file(agent)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io("remove", &file(agent))(error)),
+            _ => Ok(rested),
+        }
     }
 
     fn read(agent: &str) -> Option<Self> {

@@ -176,9 +176,11 @@ impl Spoken {
         if let Some(session) = session.filter(|session| is_session(session)) {
             self.session = Some(session.to_owned());
         }
-        self.reset = provider::reset(&value).or(self.reset);
-        // A turn that ended in another way was served after all.
-        if ["result", "turn.failed", "turn.completed", "error"].iter().any(|kind| value["type"] == *kind) {
+        if value["type"] == "rate_limit_event" {
+            self.reset = provider::reset(&value);
+        }
+        // A client that goes on was served after all.
+        if value["type"] != "system" && value["type"] != "rate_limit_event" {
             self.refused = provider::refusal(&value, self.reset);
         }
         let words = [&value["result"], &value["response"], &value["item"]["text"], &value["part"]["text"]];

@@ -97,9 +97,11 @@ pub(crate) struct Pause {
 
 /// Resume agents that were paused.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  toft resume           # the agents of your runner")]
+#[command(after_help = "Examples:\n  \
+toft resume           # the agents of your runner\n  \
+toft resume claude    # an agent that rests because its provider refused it, for example after you have logged in")]
 pub(crate) struct Resume {
-    /// Runner or agent [default: your own runner]
+    /// Runner, agent, or recipe of a resting agent [default: your own runner]
     pub(crate) name: Option<String>,
 }
 

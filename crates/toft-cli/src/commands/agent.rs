@@ -5,6 +5,7 @@ use toft::{
     agent::{AgentState, Role},
     id::MessageId,
     message::MessageKind,
+    provider::RestingAgent,
     verbs::{agent, answer, inbox, log, send},
 };
 
@@ -51,12 +52,22 @@ pub(super) fn tell_holder(app: &App<'_>, args: &Tell) -> Done {
         failure
     };
     let to = toft.work().recipient(&toft.located().agent, &args.id).map_err(|error| nobody(error.into()))?;
+    // What is said to an agent is about what it holds, and for nobody's next task.
+    let to = match toft.perform(agent::List { all: false })?.into_iter().find(|listed| listed.agent.name == to) {
+        None => to,
+        Some(listed) => match listed.holds.first() {
+            Some(task) => task.to_string(),
+            None => return Err(Failure::idle_agent(&to)),
+        },
+    };
     let request = send::Request { to, body: args.text.clone(), priority: Some(1), ..send::Request::default() };
     let message = app.perform(toft, request).map_err(nobody)?;
     let about = log::Request { id: Some(message.id.to_string()), limit: DELIVERIES, ..log::Request::default() };
     let read = toft.wait_for(args.wait, || {
         Ok(toft.perform(about.clone())?.into_iter().find(|event| event.verb == "message.read"))
-    })?;
+    });
+    // It is sent; whether it was read cannot always be told.
+    let read = read.unwrap_or_default();
     app.show(&render::Told { message, read })
 }
 
@@ -80,6 +91,12 @@ fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
 }
 
 pub(super) fn tell_runner(app: &App<'_>, name: Option<&String>, state: AgentState) -> Done {
+    if let Some(name) = name
+        && state == AgentState::Active
+        && RestingAgent::end(name)?
+    {
+        return app.show(&render::RestEnded(name.clone()));
+    }
     let toft = app.open()?;
     let runner = name.cloned().unwrap_or_else(|| toft.located().agent.clone());
     app.show(&render::AgentsTold(app.perform(toft, agent::TellRunner { runner, state })?))

@@ -34,8 +34,9 @@ pub(super) fn logs(app: &App<'_>, args: &Logs) -> Done {
     let wanted = args.id.as_ref().map(|id| toft.work().whole_id(id)).transpose()?;
     let found = running(toft, wanted.as_deref())?;
     if found.is_empty() && (wanted.is_some() || !args.follow) {
+        let on = if wanted.is_some() { "works on that here" } else { "works here" };
         return Err(Failure::nothing(
-            "no agent of a runner works on that here",
+            format!("no agent of a runner {on}"),
             "toft status lists who works; toft show ID --log reads an attempt that ended",
         ));
     }

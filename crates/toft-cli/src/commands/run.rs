@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     sync::mpsc,
     sync::{
@@ -21,7 +21,7 @@ use toft::{
     provider::RestingAgent,
     runner::{
         AcpEnd, AcpPrompt, BudgetMeter, Fleet, Order, Rules, RunBudget, RunnerEvent, SLOT, SUPERVISOR, Sandbox, Slot,
-        SlotEvent, Supervisor, enter_sandbox, in_background, prompt_over_acp, show_life,
+        SlotEvent, Supervisor, call, enter_sandbox, prompt_over_acp, show_life,
     },
     verbs::{
         status::{self, NeedsYou},
@@ -40,12 +40,12 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let slot = std::env::var(SLOT).ok();
     let all = repositories(app, args, slot.as_ref())?;
     let Some(toft) = all.first() else { return Ok(ExitCode::SUCCESS) };
-    let rules = rules(toft, args)?;
+    let rules = rules(&all, args)?;
     if let Some(name) = slot {
         Slot::new(all.into_iter().map(Toft::into_session).collect(), name, rules).run()?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(program) = rules.command.first()
+    if let Some(program) = started(&rules.command)
         && !toft::runner::can_start(program)
     {
         let message = format!("program `{program}` was not found");
@@ -94,7 +94,7 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
             let _ = order.send(Order::Drain);
         }
         if let Some((id, text)) = needs_a_person(&event) {
-            in_background(&notification(notify, &shorten(&id), &text));
+            call(&notification(notify, &id, &text));
         }
     })?;
     all.iter().try_for_each(|toft| toft.work().let_go_of_ended(&toft.located().agent).map(drop))?;
@@ -102,11 +102,12 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     progress.also_parked(failed.into_iter().filter(|(task, _)| !before.contains_key(task)));
     progress.close();
     match (troubled, progress.parked()) {
-        (false, 0) if args.once && progress.idle() => Err(match RestingAgent::of(&rules.agent) {
+        (false, 0) if args.once && !progress.did_any() => Err(match RestingAgent::of(&rules.agent) {
             Some(resting) => Failure::resting(
                 format!("{} rests until {}", resting.agent, resting.until),
-                "toft status shows why; other agents can go on: toft run --agent NAME",
+                "toft status shows why; toft resume NAME ends the rest; other agents can go on: toft run --agent NAME",
             ),
+            None if !progress.idle() => return Ok(ExitCode::SUCCESS),
             None => {
                 Failure::nothing("nothing is ready", "toft ready --explain · without --once, toft run waits for work")
             }
@@ -121,6 +122,13 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
             Err(Failure::stopped(message, "toft status lists them, with the next step"))
         }
     }
+}
+
+/// The program that does the work: over the Agent Client Protocol, the one that toft speaks with.
+fn started(command: &[String]) -> Option<&String> {
+    let bridged = command.get(1).is_some_and(|word| word == "acp");
+    let after = command.iter().position(|word| word == "--").filter(|_| bridged);
+    after.map_or(command.first(), |at| command.get(at + 1))
 }
 
 /// The tasks that failed for good, as far as they are listed, with the ids that people see.
@@ -157,7 +165,8 @@ fn repositories(app: &App<'_>, args: &Run, slot: Option<&String>) -> Result<Vec<
     Ok(all)
 }
 
-fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
+fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
+    let Some(toft) = all.first() else { return Ok(Rules::default()) };
     let known = &toft.located().run;
     let found = |name: &str| match name.strip_prefix("acp:") {
         Some(name) => {
@@ -177,17 +186,19 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
         None => None,
     };
     let mut command = recipe.as_ref().map_or_else(|| args.command.clone(), |recipe| recipe.command.clone());
-    if let Some(program) = command.first_mut()
-        && program.contains('/')
-        && let Ok(whole) = std::fs::canonicalize(&*program)
-    {
-        // It is started elsewhere, and means what it means here.
-        *program = whole.display().to_string();
+    let mut resume = recipe.as_ref().map(|recipe| recipe.resume.clone()).unwrap_or_default();
+    for program in [command.first_mut(), resume.first_mut()].into_iter().flatten() {
+        if program.contains('/')
+            && let Ok(whole) = std::fs::canonicalize(&*program)
+        {
+            // It is started elsewhere, and means what it means here.
+            *program = whole.display().to_string();
+        }
     }
     if command.is_empty() {
         return Err(Failure::invalid("no command to run", "toft run --agent claude, or toft run -- COMMAND"));
     }
-    if args.sandbox == Some(SandboxMode::Offline) && toft.located().store.file().is_none() {
+    if args.sandbox == Some(SandboxMode::Offline) && all.iter().any(|toft| toft.located().store.file().is_none()) {
         return Err(Failure::invalid(
             "with --sandbox=offline the command cannot reach the store, which is on a server",
             "use --sandbox",
@@ -198,11 +209,10 @@ fn rules(toft: &Toft, args: &Run) -> Result<Rules, Failure> {
         let writable = args.allow.iter().cloned().chain(own).collect();
         Sandbox { writable, network: kind == SandboxMode::Files, ..Sandbox::default() }
     });
-    let program = command.first().and_then(|program| Path::new(program).file_name());
-    let agent = args.recipe.clone().or_else(|| program.map(|name| name.to_string_lossy().into_owned()));
     Ok(Rules {
-        agent: agent.unwrap_or_default(),
-        resume: recipe.map(|recipe| recipe.resume).unwrap_or_default(),
+        // A plain command is nobody's account.
+        agent: args.recipe.clone().unwrap_or_default(),
+        resume,
         command,
         labels: args.labels.clone(),
         can: args.can.clone(),
@@ -229,8 +239,11 @@ fn needs_a_person(event: &RunnerEvent) -> Option<(String, String)> {
     Some((issue.as_ref().unwrap_or(task).clone(), format!("{why}: {message}")))
 }
 
+/// The command that calls a person. What an agent wrote is an argument of its own, and never part of another word, which a
+/// program might carry out.
 fn notification(command: &[String], id: &str, text: &str) -> Vec<String> {
-    command.iter().map(|word| word.replace("{id}", id).replace("{text}", text)).collect()
+    let filled = |word: &String| if word == "{text}" { text.to_owned() } else { word.replace("{id}", id) };
+    command.iter().map(filled).collect()
 }
 
 /// The first Ctrl-C lets what runs end, the second ends it, as does being told to end by anybody else, or losing the
@@ -293,7 +306,10 @@ pub(super) fn acp(app: &App<'_>, args: &Acp) -> Done {
         text: &|goes_on| match (goes_on, std::env::var("TOFT_TASK")) {
             // What was given is only what came since; a new session has to know everything.
             (false, Ok(task)) if args.resume.is_some() => {
-                toft::runner::output(&[&toft, "show", &task, "--context"], &dir, OBEYED)
+                match toft::runner::output(&[&toft, "show", &task, "--context"], &dir, OBEYED)? {
+                    (true, context) => Ok(context),
+                    (false, said) => Err(std::io::Error::other(format!("the brief cannot be made: {said}"))),
+                }
             }
             _ => Ok(brief.clone()),
         },
@@ -310,9 +326,16 @@ pub(super) fn acp(app: &App<'_>, args: &Acp) -> Done {
     match ended {
         AcpEnd::Done => Ok(ExitCode::SUCCESS),
         AcpEnd::Asks(question) => {
-            let words = [toft.as_str(), "finish", "waiting", "-m", &question];
-            toft::runner::output(&words, &dir, OBEYED).map_err(listening("ask", "a person"))?;
-            Ok(ExitCode::SUCCESS)
+            let message = format!("--message={question}");
+            match toft::runner::output(&[&toft, "finish", "waiting", &message], &dir, OBEYED) {
+                Ok((true, _)) => Ok(ExitCode::SUCCESS),
+                Ok((false, said)) => {
+                    Err(Failure::stopped(format!("it asks: {question}; that could not be recorded: {said}"), ""))
+                }
+                Err(error) => {
+                    Err(Failure::stopped(format!("it asks: {question}; that could not be recorded: {error}"), ""))
+                }
+            }
         }
         AcpEnd::Failed(message) => Err(Failure::stopped(message, "")),
     }

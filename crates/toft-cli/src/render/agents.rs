@@ -109,6 +109,27 @@ impl View for Sent {
     }
 }
 
+/// An agent whose rest a person ended.
+pub(crate) struct RestEnded(pub(crate) String);
+
+impl View for RestEnded {
+    fn kind(&self) -> &'static str {
+        "rest_ended"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "agent": self.0 })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(format!("{} rests no longer; its runners go on.", clean(&self.0)));
+    }
+}
+
 /// Agents that were paused or resumed.
 pub(crate) struct AgentsTold(pub(crate) Vec<Agent>);
 

@@ -56,7 +56,7 @@ impl RunTally {
 
     pub(super) fn uses(&mut self, cost: Option<f64>, tokens: Option<u64>) {
         self.cost += cost.unwrap_or(0.0);
-        self.tokens += tokens.unwrap_or(0);
+        self.tokens = self.tokens.saturating_add(tokens.unwrap_or(0));
     }
 
     pub(super) fn idle(&mut self, slot: usize) {
@@ -78,6 +78,15 @@ impl RunTally {
 
     pub(super) fn attempts(&self) -> usize {
         self.attempts
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Cost and tokens.
+    pub(super) fn spent(&self) -> (f64, u64) {
+        (self.cost, self.tokens)
     }
 
     /// What it used, in words.

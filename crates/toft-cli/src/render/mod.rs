@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use toft::text::clean_json;
 
 pub(crate) use self::{
-    agents::{AgentList, AgentView, AgentsTold, Inbox, Sent, Told},
+    agents::{AgentList, AgentView, AgentsTold, Inbox, RestEnded, Sent, Told},
     flows::{
         FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList, TemplateRemoved, TemplateShown,
     },

@@ -111,8 +111,10 @@ impl<'a> RunProgress<'a> {
                 self.say(*index, &format!("stopped: {first}"));
             }
             RunnerEvent::SlotEnded(index, None) => self.quiet(*index, "finished"),
-            RunnerEvent::OrderReceived(Order::Drain) => self
-                .line("Waiting for running agents to finish. Press Ctrl-C again to stop them and release their tasks."),
+            RunnerEvent::OrderReceived(Order::Drain) if self.tally.running() == 0 => {}
+            RunnerEvent::OrderReceived(Order::Drain) => {
+                self.line("Waiting for running agents to finish. Ctrl-C stops them and releases their tasks.");
+            }
             RunnerEvent::OrderReceived(Order::Stop) => self.line("Stopping all agents."),
         }
         self.count(event);
@@ -155,6 +157,11 @@ impl<'a> RunProgress<'a> {
                 Some(live) => live.begins(index, "waiting for work"),
                 None => self.say(index, "waiting for work"),
             },
+            SlotEvent::Paused => {
+                let name = self.names[index].clone();
+                self.say(index, &format!("paused; `toft resume {name}` lets it claim again"));
+                self.quiet(index, "paused");
+            }
             SlotEvent::Resting { agent, until, text } => {
                 let at = times::moment(*until, times::now());
                 self.say(index, &format!("rests until {at}: {}: {}", clean(agent), short(text, 160)));
@@ -248,11 +255,13 @@ impl<'a> RunProgress<'a> {
         let counts = self.tally.counts();
         if self.output.machine() {
             let (attempts, asked) = (self.tally.attempts(), self.asked.values().collect::<Vec<_>>());
-            let data = json!({ "ended": counts, "attempts": attempts, "parked": self.parked_ids(), "waiting": asked });
+            let (cost, tokens) = self.tally.spent();
+            let data = json!({ "ended": counts, "attempts": attempts, "parked": self.parked_ids(), "waiting": asked,
+                "cost": cost, "tokens": tokens });
             self.output.lines(&[json!({ "toft": 1, "kind": "run", "data": data }).to_string()]);
             return;
         }
-        if counts.is_empty() {
+        if self.tally.attempts() == 0 {
             self.line("No tasks ran; `toft ready --explain` shows why.");
         } else {
             let rows: Vec<String> = counts.iter().map(|(how, count)| format!("{count} {how}")).collect();
@@ -271,6 +280,11 @@ impl<'a> RunProgress<'a> {
         if !self.parked.is_empty() {
             self.line(&format!("Needs you: {}", self.parked_ids().join(", ")));
         }
+    }
+
+    /// Whether an attempt ended in another way than being given back.
+    pub(crate) fn did_any(&self) -> bool {
+        self.tally.counts().keys().any(|how| *how != "released")
     }
 
     /// Whether no task was worked on.

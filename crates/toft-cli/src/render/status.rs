@@ -131,7 +131,8 @@ impl View for StatusView {
         }
         for RestingAgent { agent, until, refusal, .. } in &self.resting {
             let (agent, until, why) = (clean(agent), page.moment(*until), short(&refusal.message, 100));
-            page.line(format!("{agent} rests until {until}: {} ({why})", refusal.kind.as_str()));
+            let kind = refusal.kind.as_str();
+            page.line(format!("{agent} rests until {until}: {kind} ({why}); toft resume {agent} ends that"));
         }
         let seen = self.repositories.iter().filter_map(|repository| repository.workspaces.as_of).min();
         let age = seen.map(|at| self.now.since(at)).filter(|age| age.as_secs() > 0);

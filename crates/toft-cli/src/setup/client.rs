@@ -28,7 +28,7 @@ impl Harness {
             return ClientAnswer::Unknown;
         }
         match toft::runner::output(check.command, dir, PATIENCE) {
-            Ok(said) => answer(&said, check.trust),
+            Ok((_, said)) => answer(&said, check.trust),
             Err(error) => ClientAnswer::Failed(format!("`{}`: {error}", check.command.join(" "))),
         }
     }

@@ -53,12 +53,17 @@ impl ProviderRefusalKind {
 }
 
 impl ProviderRefusal {
-    /// How long its agent rests: as long as the provider said, otherwise longer with each refusal in a row.
+    /// How long its agent rests: as long as the provider said, but longer with each refusal in a row.
     #[must_use]
     pub fn rest(&self, in_a_row: u32) -> Duration {
-        if let Some(seconds) = self.wait_s {
-            return Duration::from_secs(seconds.max(1)).min(BELIEVED);
+        let said = self.wait_s.map(|seconds| Duration::from_secs(seconds.max(1)).min(BELIEVED));
+        match said {
+            Some(said) if in_a_row <= 1 => said,
+            said => self.doubled(in_a_row).max(said.unwrap_or_default()),
         }
+    }
+
+    fn doubled(&self, in_a_row: u32) -> Duration {
         let first = match self.kind {
             ProviderRefusalKind::RateLimit | ProviderRefusalKind::Overloaded | ProviderRefusalKind::Other => 60,
             ProviderRefusalKind::Quota | ProviderRefusalKind::Login => 15 * 60,
@@ -86,7 +91,9 @@ mod tests {
         assert_eq!([1, 2, 3, 30].map(|row| seconds(&limit, row)), [60, 120, 240, 3_600]);
         let quota = refused(ProviderRefusalKind::Quota, None);
         assert_eq!([1, 2, 9].map(|row| seconds(&quota, row)), [900, 1_800, 3_600]);
-        let said = |wait| seconds(&refused(ProviderRefusalKind::RateLimit, Some(wait)), 5);
+        let said = |wait| seconds(&refused(ProviderRefusalKind::RateLimit, Some(wait)), 1);
         assert_eq!([0, 11, 90_000, u64::MAX].map(said), [1, 11, 90_000, 7 * 86_400]);
+        let again = |wait| seconds(&refused(ProviderRefusalKind::RateLimit, Some(wait)), 3);
+        assert_eq!([0, 11, 90_000].map(again), [240, 240, 90_000], "a wait that did not help is not enough");
     }
 }

@@ -178,7 +178,7 @@ impl Seen {
     /// The refusal of the provider that ended the command.
     #[must_use]
     pub fn refusal(&self) -> Option<&ProviderRefusal> {
-        self.refused.as_ref().filter(|_| !matches!(self.ending, Ending::Exited(0)))
+        self.refused.as_ref().filter(|_| matches!(self.ending, Ending::Exited(code) if code != 0))
     }
 
     /// The evidence: the one that the agent names, otherwise a commit in the workspace.

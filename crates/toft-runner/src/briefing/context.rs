@@ -1,10 +1,15 @@
 //! The context of one task: what to do, its progress, its dependencies, and how to finish it.
 
+use std::collections::BTreeSet;
+
 use toft_core::{
     flow::{AttemptResult, DependencyKind, Evidence, Task},
+    id::AgentId,
     issue::{CLOSED, Issue},
+    message::Address,
     refusal::Refusal,
     sheet::TokenBudgetText,
+    store,
     text::{clean, datum, quoted},
     verbs::{context, show::AttemptView},
     workspace::Workspace,
@@ -12,7 +17,7 @@ use toft_core::{
 use toft_plan::{IssueFilter, Plan, shorten_ids};
 use toft_session::error::Error;
 
-use super::{Briefing, LEAST_TOKENS, lesson::Lesson};
+use super::{Briefing, LEAST_TOKENS, lesson::Lesson, letter};
 use crate::files::Files;
 
 /// Maximum number of sibling issues that are read.
@@ -58,6 +63,7 @@ impl Briefing<'_> {
         sheet.pieces("What to do", what_to_do(&facts, issue.as_ref()), 35, format!("toft show {}", shown(&facts)));
         sheet.pieces("Where it stands", where_it_stands(&facts), 30, format!("toft show {}", facts.task.id));
         sheet.pieces("Answers", answers(&facts), 10, format!("toft show {}", facts.task.id));
+        sheet.pieces("Said while others worked on it", self.unread(&facts)?, 10, "toft agent inbox");
         let attempts = facts.attempts.iter().map(attempt).collect();
         sheet.rows("Earlier attempts", attempts, 8, format!("toft show {}", facts.task.id));
         sheet.pieces("What the last attempt left", self.left(&facts), 15, format!("toft show {} --log", shown(&facts)));
@@ -87,14 +93,37 @@ impl Briefing<'_> {
         let attempts = facts.attempts.iter().filter(|view| view.attempt.ended.is_some());
         let last = attempts.max_by_key(|view| view.attempt.fence).map(attempt).into_iter().collect();
         sheet.rows("How your last attempt ended", last, 20, format!("toft show {}", facts.task.id));
-        sheet.pieces("Answers", answers(&facts), 40, format!("toft show {}", facts.task.id));
-        sheet.pieces("Where it stands", where_it_stands(&facts), 20, format!("toft show {}", facts.task.id));
+        sheet.pieces("Answers", answers(&facts), 30, format!("toft show {}", facts.task.id));
+        sheet.pieces("Said while you worked on it", self.unread(&facts)?, 20, "toft agent inbox");
+        let plan = Plan::open(self.session())?;
+        let issue = match (&plan, facts.workflow.issue()) {
+            (Some(plan), Some(issue)) => plan.known(issue)?.map(|found| found.issue),
+            _ => None,
+        };
+        let what = what_to_do(&facts, issue.as_ref());
+        sheet.pieces("What to do, as it stands now", what, 20, format!("toft show {}", shown(&facts)));
+        sheet.pieces("Where it stands", where_it_stands(&facts), 10, format!("toft show {}", facts.task.id));
         sheet.fixed(ENDING);
         Ok(shorten_ids(self.session(), &sheet.text(budget.max(LEAST_TOKENS))))
     }
 }
 
+/// Messages of an inbox that are looked through.
+const LETTERS: usize = 200;
+
 impl Briefing<'_> {
+    /// Messages to the holder of the task that no holder has read.
+    fn unread(&self, facts: &context::Outcome) -> Result<Vec<String>, Error> {
+        let holders: BTreeSet<&AgentId> = facts.attempts.iter().map(|view| &view.attempt.agent).collect();
+        let mut letters = Vec::new();
+        for holder in holders {
+            letters.extend(store::ask(self.store(), |tx| tx.inbox(holder.as_str(), true, LETTERS))?);
+        }
+        letters.retain(|letter| letter.message.to == Address::Holder(facts.task.id.clone()));
+        letters.sort_by_key(|letter| letter.message.created);
+        Ok(letters.iter().map(letter).collect())
+    }
+
     /// What the last attempt leaves if it failed here: the end of the output that says why, and what it tried.
     fn left(&self, facts: &context::Outcome) -> Vec<String> {
         let ended = facts.attempts.iter().map(|view| &view.attempt).filter(|attempt| attempt.ended.is_some());

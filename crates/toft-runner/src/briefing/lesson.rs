@@ -1,12 +1,13 @@
 //! What a failed attempt leaves for the next: what it tried last, and the end of the output that says why it failed.
 
 use std::{
-    fs,
     io::{self, Read as _, Seek as _, SeekFrom},
     path::Path,
 };
 
 use toft_session::transcript::{self, TranscriptEntry};
+
+use crate::log::open_plain;
 
 /// The end of a log that is read.
 const END: u64 = 256 << 10;
@@ -82,11 +83,11 @@ fn relevant_end(text: &str) -> String {
 }
 
 fn end_of(path: &Path) -> io::Result<String> {
-    let mut file = fs::File::open(path)?;
+    let mut file = open_plain(path)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(END)))?;
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    file.take(END).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

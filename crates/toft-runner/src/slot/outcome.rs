@@ -7,23 +7,18 @@ use std::{
 };
 
 use toft_core::{
-    checkpoint::CheckpointKind,
     flow::{Ending, ProviderRefusal, TaskStatus},
-    message::Address,
     refusal::Refusal,
     store::{self, LeasesOf},
     verbs::{
         claim::Claimed,
         finish::{self, How},
-        inbox, report, save, stop,
+        report, stop,
     },
 };
 use toft_session::{error::Error, provider::RestingAgent};
 
 use super::{AttemptEnd, LONGEST_REST, LONGEST_WAIT, REST, Slot, SlotEvent};
-
-/// Messages that are looked at when an attempt ends.
-const UNREAD: usize = 20;
 
 impl Slot {
     /// The lease could not be renewed: another agent may have the task now, and this attempt does not count.
@@ -56,7 +51,8 @@ impl Slot {
     pub(super) fn conclude(&self, claimed: &Claimed, came: AttemptEnd) -> Result<(), Error> {
         let (task, fence) = (&claimed.task, claimed.lease.fence());
         let AttemptEnd { seen, report, cost, order } = came;
-        let (ran_ms, tokens) = (report.ran_ms, report.usage.map(|usage| usage.input_tokens + usage.output_tokens));
+        let (ran_ms, tokens) =
+            (report.ran_ms, report.usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens)));
         let ended = |how: &str, message: String, parked: bool| {
             let (task, issue) = (task.id.to_string(), claimed.issue.clone());
             let how = how.to_owned();
@@ -71,14 +67,13 @@ impl Slot {
         }
         match seen.refusal() {
             Some(refused) => self.note_refusal(refused.clone()),
-            None if seen.ending == Ending::Exited(0) => RestingAgent::served(&self.rules.agent),
+            None if seen.ending == Ending::Exited(0) && !self.rules.agent.is_empty() => {
+                RestingAgent::served(&self.rules.agent);
+            }
             None => {}
         }
         let (how, message) = seen.judge();
         let word = word(&how);
-        if !matches!(how, How::Done(_)) {
-            self.keep_unread(claimed);
-        }
         let request = finish::Request {
             id: Some(task.id.to_string()),
             fence: Some(fence.clone()),
@@ -108,30 +103,6 @@ impl Slot {
         Ok(())
     }
 
-    /// Notes what the agent was told about its task and did not read, for the next attempt.
-    fn keep_unread(&self, claimed: &Claimed) {
-        let task = &claimed.task.id;
-        // They stay unread: nobody has read them.
-        let peek = inbox::Peek { human: false, task: Some(task.clone()), limit: UNREAD };
-        let found = self.session().perform_as(&self.name, None, peek).map(|inbox| inbox.letters).unwrap_or_default();
-        let about = found.into_iter().filter(|letter| letter.message.to == Address::Holder(task.clone()));
-        let told: Vec<String> =
-            about.map(|letter| format!("{} says: {}", letter.from_name, letter.message.body)).collect();
-        if told.is_empty() {
-            return;
-        }
-        let request = save::Request {
-            id: Some(task.to_string()),
-            fence: Some(claimed.lease.fence()),
-            message: Some(format!("Not read yet when the attempt ended:\n{}", told.join("\n"))),
-            kind: CheckpointKind::Progress,
-            ..save::Request::default()
-        };
-        if let Err(error) = self.session().perform_as(&self.name, None, request) {
-            self.events.send(SlotEvent::Problem { text: format!("a message for the next attempt was lost: {error}") });
-        }
-    }
-
     /// The agent rests from now on, in every slot and repository of this user.
     fn note_refusal(&self, refusal: ProviderRefusal) {
         if let Err(error) = RestingAgent::note(&self.rules.agent, refusal) {
@@ -141,7 +112,7 @@ impl Slot {
 
     pub(super) fn return_unbegun(&self, claimed: &Claimed) -> Result<(), Error> {
         let (id, fence) = (Some(claimed.task.id.to_string()), Some(claimed.lease.fence()));
-        let message = "its runner stopped before it began".to_owned();
+        let message = "released before it began".to_owned();
         self.work()
             .finish(&self.name, None, finish::Request { id, fence, message, ..finish::Request::default() })
             .map(drop)
