@@ -66,11 +66,11 @@ fn asks(client: &'static str) {
     assert!(working.heard().contains("hello-from-a-person"), "{client} was told the answer: {said}");
 }
 
-/// Somebody tells it something while it works: it hears it, and the sender knows.
+/// A message reaches the client while it works, and its delivery is recorded.
 fn is_told(client: &'static str) {
     let Some(mut lab) = Lab::new(client) else { return };
     let id = add(&lab.home, &lab.repo, &["Say hello"]);
-    // Somebody else, while the agent works.
+    // Another agent sends the message while this one works.
     fs::write(lab.repo.join("news.sh"), format!("env -u TOFT_TASK -u TOFT_FENCE -u TOFT_ATTEMPT toft --as bob tell {id} blue-$((6 * 7)) --wait 1s >> /dev/null\nsleep 1\n")).unwrap();
     lab.home.run(&lab.repo, "git", &["add", "."]);
     lab.home.run(&lab.repo, "git", &["commit", "-qm", "news"]);
@@ -218,7 +218,7 @@ fn a_limit_of_gemini_is_nobodys_failure() {
 fn sessions(client: &'static str, title: &str) {
     let Some(mut lab) = Lab::new(client) else { return };
     add(&lab.home, &lab.repo, &["Paint the shed"]);
-    // Somebody else says something, and hooks look for it once a second.
+    // Another agent sends a message; hooks look for messages once a second.
     fs::write(lab.repo.join("news.sh"), "toft --as bob agent send all red-$((6 * 7)); sleep 1\n").unwrap();
     let model = Model::start(vec![
         Step::shell("sh news.sh"),

@@ -157,6 +157,29 @@ fn a_pause_outlasts_the_runner_and_an_idle_agent_is_told_nothing() {
 }
 
 #[test]
+fn a_conversation_goes_on_though_a_claim_came_to_nothing_in_between() {
+    let (mut home, repo) = place();
+    let id = add(&home, &repo, &["Paint the shed"]);
+    let agent = home.path().join("agent.sh");
+    let script =
+        "echo '{\"type\":\"thread.started\",\"thread_id\":\"abc-1\"}'\ntest \"$1 $2\" = '--resume abc-1' || exit 1\n";
+    fs::write(&agent, format!("{script}{COMMIT}\n")).unwrap();
+    let config = home.path().join("config");
+    fs::create_dir_all(config.join("toft")).unwrap();
+    let (agent, text) = (agent.to_str().unwrap(), config.join("toft/config.toml"));
+    let command =
+        format!("command = [\"sh\", \"{agent}\"]\nresume = [\"sh\", \"{agent}\", \"--resume\", \"{{session}}\"]\n");
+    fs::write(text, format!("[run.agents.mine]\n{command}")).unwrap();
+    home.set("XDG_CONFIG_HOME", config.to_str().unwrap());
+    let run = || home.toft(&repo, &["run", "--agent", "mine", "--once"]);
+    assert!(run().ok().contains("1 failed"));
+    until("it can be claimed again", || home.toft(&repo, &["claim", &id]).code == 0);
+    home.toft(&repo, &["finish", "release"]).ok();
+    let said = run().ok();
+    assert!(said.contains("Finished: 1 done."), "{said}");
+}
+
+#[test]
 fn one_runner_works_in_several_repositories() {
     let (home, shop) = place();
     let (farm, mill) = (home.repo("farm"), home.repo("mill"));
@@ -213,7 +236,7 @@ fn a_run_ends_before_its_budget_is_passed_and_a_person_is_called() {
     assert!(said.contains("Finished: 3 done, $6.00."), "{said}");
     assert!(said.contains("one more would pass $7.00"), "{said}");
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", "exec toft finish waiting -m 'Red or blue?'"]).ok();
-    until("somebody is called", || fs::read_to_string(&calls).unwrap_or_default().contains("asks: Red or blue?"));
+    until("the person is notified", || fs::read_to_string(&calls).unwrap_or_default().contains("asks: Red or blue?"));
     // A repository cannot have commands started.
     fs::create_dir_all(repo.join(".toft")).unwrap();
     fs::write(repo.join(".toft/config.toml"), &command).unwrap();

@@ -96,8 +96,12 @@ pub(super) struct Conversation {
 impl Conversation {
     /// The newest conversation of earlier attempts at a task that this agent can continue in this workspace.
     pub(super) fn to_continue(work: &Work<'_>, earlier: &[Attempt], agent: &str, workspace: &str) -> Option<Self> {
-        let newest = earlier.iter().rev().find(|attempt| attempt.ended.is_some())?;
-        let files = Files::of(work, &newest.task, newest.fence)?;
+        // An attempt that was given back before its command started has no brief, and says nothing.
+        let begun = earlier.iter().rev().filter(|attempt| attempt.ended.is_some()).find_map(|attempt| {
+            let files = Files::of(work, &attempt.task, attempt.fence)?;
+            files.brief().exists().then_some((attempt, files))
+        });
+        let (newest, files) = begun?;
         // An agent can write there: what it says is an id or nothing.
         let text = plain_text(&files.conversation()).ok()??;
         let found: Self = serde_json::from_str(&text).ok()?;

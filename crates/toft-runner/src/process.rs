@@ -239,7 +239,7 @@ pub fn output(words: &[&str], dir: &Path, patience: Duration) -> io::Result<(boo
     let until = Instant::now() + patience;
     let streams = [collect(child.stdout().take()), collect(child.stderr().take())];
     let heard = streams.map(|stream| stream.recv_timeout(until.saturating_duration_since(Instant::now())));
-    // Whoever closed both streams is about to end.
+    // A process that closed both streams is about to end.
     let end = Instant::now() + Duration::from_secs(1);
     let mut ended = child.try_wait()?;
     while ended.is_none() && heard.iter().all(Result::is_ok) && Instant::now() < end {

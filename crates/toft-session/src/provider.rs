@@ -166,7 +166,7 @@ impl RestingAgent {
         let resting = Self { agent: agent.to_owned(), until, in_a_row, refusal };
         let (dir, path) = (place(), file(agent));
         private::create_dir_all(&dir).map_err(io("make", &dir))?;
-        // Whoever reads it meanwhile reads the one before.
+        // A reader sees the file before or after, never half of it.
         let new = path.with_extension(std::process::id().to_string());
         private::write(&new, serde_json::to_vec(&resting).unwrap_or_default()).map_err(io("write", &new))?;
         fs::rename(&new, &path).map_err(io("write", &path))?;

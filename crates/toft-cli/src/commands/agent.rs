@@ -42,7 +42,7 @@ pub(super) fn answer(app: &App<'_>, args: &Answer) -> Done {
     app.show(&render::Answered(app.perform(app.open()?, request)?))
 }
 
-/// A message to whoever holds a task, and whether it arrived.
+/// Sends a message to the holder of a task, and waits for its delivery.
 pub(super) fn tell_holder(app: &App<'_>, args: &Tell) -> Done {
     let toft = app.open()?;
     let nobody = |mut failure: Failure| {

@@ -89,7 +89,7 @@ impl RunTally {
         (self.cost, self.tokens)
     }
 
-    /// What it used, in words.
+    /// Cost and tokens as text; none if nothing was reported.
     pub(super) fn used(&self) -> Option<String> {
         let cost = (self.cost > 0.0).then(|| format!("${:.2}", self.cost));
         let tokens = (self.tokens > 0).then(|| format!("{} tokens", compact(self.tokens)));

@@ -39,7 +39,7 @@ pub enum ProviderRefusalKind {
 }
 
 impl ProviderRefusalKind {
-    /// In words.
+    /// The name that people see.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
