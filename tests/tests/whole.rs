@@ -412,9 +412,9 @@ fn a_layer_is_never_mounted_twice() {
 }
 
 #[test]
-fn what_a_sandboxed_agent_cannot_mount_is_said_and_is_whole_outside() {
-    if !may_mount() || Command::new("bwrap").arg("--version").output().is_err() {
-        println!("skipped: no mounts, or no bubblewrap");
+fn what_is_mounted_for_an_agent_outlives_it() {
+    if !may_mount() {
+        println!("skipped: no mounts");
         return;
     }
     let mut home = Home::new();
@@ -425,17 +425,15 @@ fn what_a_sandboxed_agent_cannot_mount_is_said_and_is_whole_outside() {
     let w = plot(&home, &repo, &["w"]);
     fs::write(w.join("work"), "work\n").unwrap();
     unmount(&home, &w);
+    // A sandboxed agent may not ask for other workspaces; another agent mounts it for everybody.
     home.toft(&repo, &["add", "A task"]).ok();
-    let script = "toft ws path w > said 2>&1; echo \"exit $?\" >> said; git add said; git commit -qm said";
-    home.toft(&repo, &["run", "--once", "--sandbox", "--", "sh", "-c", script]).ok();
-    let branches = git(&home, &repo, &["for-each-ref", "--format=%(refname)", "refs/heads"]);
-    let branch = branches.lines().find(|name| name.contains("tf-")).unwrap();
-    let said = git(&home, &repo, &["show", &format!("{branch}:said")]);
-    assert!(said.contains("not_whole") && said.contains("outside of any sandbox"), "{said}");
-    assert!(!w.join("work").exists());
-    // An agent that is not sandboxed mounts it for everybody, and it outlives the agent.
-    home.toft(&repo, &["add", "Another task"]).ok();
-    home.toft(&repo, &["run", "--once", "--", "sh", "-c", "toft ws list; toft finish --no-change 'looked'"]).ok();
+    let script = "toft ws path w; toft ws list; toft finish --no-change 'looked'";
+    if Command::new("bwrap").arg("--version").output().is_ok() {
+        home.toft(&repo, &["run", "--once", "--sandbox", "--", "sh", "-c", script]).ok();
+        assert!(!w.join("work").exists());
+        home.toft(&repo, &["add", "Another task"]).ok();
+    }
+    home.toft(&repo, &["run", "--once", "--", "sh", "-c", script]).ok();
     assert_eq!(fs::read_to_string(w.join("work")).unwrap(), "work\n");
     assert_eq!(mounts_at(&w), 1);
 }

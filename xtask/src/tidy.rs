@@ -176,7 +176,8 @@ fn programs(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<St
 }
 
 /// Environment variables that only toft and its tests use.
-const PRIVATE: [&str; 5] = ["TOFT_HOOK_PROBE", "TOFT_RUN_SLOT", "TOFT_RUN_WARDEN", "TOFT_PLAY_SEED", "TOFT_BLESS"];
+const PRIVATE: [&str; 6] =
+    ["TOFT_CONFINED", "TOFT_HOOK_PROBE", "TOFT_RUN_SLOT", "TOFT_RUN_WARDEN", "TOFT_PLAY_SEED", "TOFT_BLESS"];
 
 /// Every other environment variable is in the reference.
 fn variables(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<String>) -> Result<()> {

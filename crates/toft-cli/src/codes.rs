@@ -65,6 +65,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (NOT_ALLOWED, "access_denied", "the store's file or server denies access"),
     (NOT_ALLOWED, "agent_paused", "the agent is paused: `toft agent resume NAME`"),
     (NOT_ALLOWED, "agent_removed", "the agent was removed"),
+    (NOT_ALLOWED, "confined", "an agent in a sandbox or a container has the rights of its own task only"),
     (NOT_ALLOWED, "denied", "the remote denies access"),
     (NOT_ALLOWED, "held", "a secret or private text would be published: a person decides first"),
     (NOT_ALLOWED, "no_sandbox", "this machine has no sandbox"),

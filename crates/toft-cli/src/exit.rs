@@ -71,6 +71,17 @@ impl Failure {
         Self::new(FAILED, "failed", message, help)
     }
 
+    /// An agent asks through the socket of its attempt for what is not about its task.
+    pub(crate) fn confined() -> Self {
+        let help = "show, list, ready, add, save, finish and agent send are allowed; ask a person for the rest: toft finish waiting -m QUESTION";
+        Self::new(
+            NOT_ALLOWED,
+            "confined",
+            "an agent in a sandbox or a container has the rights of its own task only",
+            help,
+        )
+    }
+
     /// It is not done before somebody looked.
     pub(crate) fn held(message: impl Into<String>, help: &str) -> Self {
         Self::new(NOT_ALLOWED, "held", message, help)

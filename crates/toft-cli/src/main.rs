@@ -28,6 +28,19 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error, &words),
     };
     let output = Output::new(&cli.global);
+    if let Some(socket) = cli.command.called_outside() {
+        return match toft::runner::call_outside(&socket, &words[1..]) {
+            Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+            Err(error) => {
+                let failure = Failure::stopped(
+                    format!("the runner of this task cannot be reached: {error}"),
+                    "its attempt may be over; end your work here",
+                );
+                output.failure(&failure);
+                failure.code()
+            }
+        };
+    }
     match commands::run(&cli, &output) {
         Ok(code) => code,
         Err(failure) => {

@@ -25,13 +25,14 @@ const READ: [(&str, &str); 9] = [
 ];
 
 /// Environment variables that toft sets for an agent, besides the store and its name.
-const SET: [(&str, &str); 8] = [
+const SET: [(&str, &str); 9] = [
     ("TOFT_TASK", "the task"),
     ("TOFT_FENCE", "the fence of its lease; `toft save` and `toft finish` use it"),
     ("TOFT_ISSUE", "the issue, if the task has one"),
     ("TOFT_ATTEMPT", "the attempt; it also marks the agent's processes"),
     ("TOFT_WORKSPACE", "the directory to work in"),
     ("TOFT_BRIEF", "the file with the brief"),
+    ("TOFT_SOCKET", "in a sandbox or a container: the socket through which toft reaches the runner"),
     ("TOFT_REPORT", "the file in which the agent may report its outcome"),
     ("TOFT_PORT_NAME", "the port that `workspaces.setup.ports` calls NAME"),
 ];

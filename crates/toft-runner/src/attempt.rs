@@ -28,7 +28,7 @@ use toft_session::{
     recipe::{filled, resuming},
 };
 use toft_store::private;
-use toft_vcs::workspace::Stand;
+use toft_vcs::{exchange, workspace::Stand};
 use toft_work::{
     Work,
     setup::variables,
@@ -37,11 +37,13 @@ use toft_work::{
 
 use super::{
     Rules, SlotEvent,
+    container::Contained,
     files::{Conversation, Files, read_word},
     process::{Activity, ProcessStart, Running},
     record::Recorder,
-    sandbox::{self, Sandbox},
+    sandbox::{self, View},
     slot_events::SlotEventSender,
+    socket::{Calls, SOCKET, TaskSocket},
 };
 use crate::briefing::{Briefing, Here};
 
@@ -87,7 +89,22 @@ impl AttemptRun<'_> {
         let files = self.prepare(goes_on.is_some())?;
         let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
         let resuming = goes_on.as_ref().and_then(|found| resuming(&self.rules.resume, &found.session));
+        let mut variables = self.variables(&files);
+        let mut socket = self.socket(&variables)?;
+        if let Some(socket) = &socket {
+            // What reaches toft through a socket has no store, and no password of one.
+            const OF_STORE: [&str; 2] = ["TOFT_STORE", "PGPASSWORD"];
+            variables.retain(|(name, _)| !OF_STORE.contains(&name.as_str()));
+            let server = matches!(self.work.located().store, Home::Server(_));
+            let emptied = OF_STORE.iter().take(if server { 2 } else { 1 }).map(|name| (*name, String::new()));
+            let put = emptied.chain([(SOCKET, socket.path().display().to_string())]);
+            variables.extend(put.map(|(name, value)| (name.to_owned(), value)));
+        }
         let command = self.command(resuming.as_deref().unwrap_or(&self.rules.command), &brief, &files)?;
+        let command = match &socket {
+            Some(socket) => self.confined(command, &files, socket, &variables)?,
+            None => command,
+        };
         let conversation = Conversation {
             agent: self.rules.agent.clone(),
             session: String::new(),
@@ -99,7 +116,7 @@ impl AttemptRun<'_> {
             command: &command,
             dir: Path::new(&workspace.path),
             stdin: fs::File::open(files.brief()).map_err(failed("read", &files.brief()))?,
-            variables: self.variables(&files),
+            variables,
         };
         if self.keeping.stopped() {
             return Err(Error::LeaseLost { why: self.keeping.why() });
@@ -112,9 +129,11 @@ impl AttemptRun<'_> {
         let not_started = |cause| Error::Start { command: command.first().cloned().unwrap_or_default(), cause };
         let Some(said) = recorder.said() else { return Err(not_started(io::ErrorKind::BrokenPipe.into())) };
         let mut running = Running::start(start, said, &told, &activity).map_err(not_started)?;
+        running.container = socket.take_if(|_| self.rules.container.is_some());
         let watched = self.watch(&mut running, &ended, &activity);
         // Whatever happened, nothing of it goes on.
         let rest = running.kill_rest();
+        drop(socket);
         let (ending, unwatched) = match watched {
             Ok(ending) => (ending, rest.err().map(|error| format!("not all of it could be ended: {error}"))),
             Err(error) => (Ending::Exited(-1), Some(format!("the command could not be watched: {error}"))),
@@ -206,7 +225,7 @@ impl AttemptRun<'_> {
             false => briefing.context(self.actor, task.id.as_str(), Some(here), self.rules.budget)?,
         };
         private::write(&files.brief(), brief).map_err(failed("write", &files.brief()))?;
-        if self.rules.sandbox.is_some() {
+        if self.rules.confined().is_some() {
             fs::create_dir_all(files.passing()).map_err(failed("make", &files.passing()))?;
         }
         Ok(files)
@@ -224,21 +243,77 @@ impl AttemptRun<'_> {
         Ok(notes)
     }
 
+    /// The command, with what is known only now.
     fn command(&self, command: &[String], brief: &str, files: &Files) -> Result<Vec<String>, Error> {
         let located = self.work.located();
         let common = located.checkout.as_ref().map(|checkout| checkout.common_dir.clone()).unwrap_or_default();
-        let command = filled(command, brief, &common, &directories(self.writable(files, &[])?, located));
-        let Some(sandbox) = &self.rules.sandbox else { return Ok(command) };
-        let kind = sandbox.kind()?;
-        let program = std::env::current_exe().map_err(failed("find", Path::new("toft")))?;
-        let dir = Path::new(&self.given.workspace.path);
-        let fixed = self.work.workspaces()?.fixed(&self.given.workspace);
-        let sandbox = Sandbox { writable: self.writable(files, &sandbox.writable)?, fixed, ..sandbox.clone() };
-        Ok(sandbox.around(kind, &program, dir, command))
+        Ok(filled(command, brief, &common, &directories(self.written_unconfined(files)?, located)))
     }
 
-    /// The paths that an agent must write to for its work, and those that the user allows.
-    fn writable(&self, files: &Files, allowed: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    /// The socket through which a confined agent reaches toft.
+    fn socket(&self, variables: &[(String, String)]) -> Result<Option<TaskSocket>, Error> {
+        let Some(network) = self.rules.confined() else { return Ok(None) };
+        let dir = PathBuf::from(&self.given.workspace.path);
+        let calls = Calls { program: this_program()?, dir: dir.clone(), variables: variables.to_vec() };
+        TaskSocket::open(calls, network.hosts()).map(Some).map_err(failed("listen for the agent in", &dir))
+    }
+
+    /// The command with its sandbox or container around it.
+    fn confined(
+        &self,
+        command: Vec<String>,
+        files: &Files,
+        socket: &TaskSocket,
+        variables: &[(String, String)],
+    ) -> Result<Vec<String>, Error> {
+        let (program, dir) = (this_program()?, Path::new(&self.given.workspace.path));
+        let workspaces = self.work.workspaces()?;
+        let mut sandbox = self.rules.sandbox.clone().unwrap_or_default();
+        sandbox.fixed = workspaces.fixed(&self.given.workspace);
+        sandbox.writable.extend(workspaces.written(&self.given.workspace));
+        sandbox.writable.push(files.dir().to_owned());
+        let checkout = self.work.located().checkout.as_ref();
+        sandbox.hidden = checkout.iter().map(|checkout| checkout.state_dir()).collect();
+        sandbox.hidden.extend(sandbox::store_files(&self.work));
+        sandbox.readable.extend(checkout.iter().map(|checkout| checkout.common_dir.clone()));
+        sandbox.readable.extend([program.clone(), socket.dir().to_owned()]);
+        let Some(container) = &self.rules.container else {
+            return Ok(sandbox.around(sandbox.kind()?, &program, dir, command));
+        };
+        let mut mounts = sandbox.mounts();
+        if let Some(checkout) = checkout {
+            mounts.entry(checkout.common_dir.clone()).or_insert(View::ReadOnly);
+        }
+        let hidden = mounts.iter().filter(|(path, view)| **view == View::Hidden && path.is_dir());
+        let empty = hidden.map(|(path, _)| Ok((path.clone(), socket.empty_for(path, mounts.keys())?)));
+        let empty = empty.collect::<io::Result<_>>().map_err(failed("make", socket.dir()))?;
+        let contained = Contained {
+            name: format!("toft-{}", self.fence().id),
+            toft: &program,
+            workspace: dir,
+            sockets: socket.dir(),
+            mounts,
+            empty,
+            variables: &[variables, &self.author()].concat(),
+        };
+        Ok(container.around(&contained, command))
+    }
+
+    /// Who makes commits, for a container, which does not have the user's configuration.
+    fn author(&self) -> Vec<(String, String)> {
+        let Some(checkout) = &self.work.located().checkout else { return Vec::new() };
+        let (name, email) = (exchange::author(checkout), exchange::author_email(checkout));
+        let set = |names: [&str; 3], value: Option<String>| {
+            let value = value.into_iter().flat_map(move |value| names.map(|name| (name.to_owned(), value.clone())));
+            value.collect::<Vec<_>>()
+        };
+        let mut variables = set(["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "JJ_USER"], name);
+        variables.extend(set(["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL", "JJ_EMAIL"], email));
+        variables
+    }
+
+    /// The paths that an agent without a sandbox of toft's writes to for its work: what its own sandbox must allow.
+    fn written_unconfined(&self, files: &Files) -> Result<Vec<PathBuf>, Error> {
         let mut writable = self.work.workspaces()?.written(&self.given.workspace);
         writable.extend(sandbox::of_toft(&self.work)?);
         writable.push(files.dir().to_owned());
@@ -247,7 +322,6 @@ impl AttemptRun<'_> {
             let written = |ledger: &&Ledger| !ledger.read_only && ledger.place != LedgerKind::Tree;
             writable.extend(plan.ledgers().iter().filter(written).map(|ledger| ledger.dir.clone()));
         }
-        writable.extend_from_slice(allowed);
         writable.sort();
         writable.dedup();
         Ok(writable)
@@ -268,7 +342,7 @@ impl AttemptRun<'_> {
         put("TOFT_BRIEF", files.brief().display().to_string());
         put("TOFT_REPORT", files.report().display().to_string());
         put(person::MARK, fence.id.to_string());
-        if self.rules.sandbox.is_some() {
+        if self.rules.confined().is_some() {
             put("TMPDIR", files.passing().display().to_string());
         }
         // An agent's git does not tidy up: it would be ended half way, with everything else the agent started.
@@ -325,6 +399,10 @@ impl AttemptRun<'_> {
             }
         }
     }
+}
+
+fn this_program() -> Result<PathBuf, Error> {
+    std::env::current_exe().map_err(failed("find", Path::new("toft")))
 }
 
 /// What a watcher sees of a command that runs.

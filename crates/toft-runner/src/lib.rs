@@ -9,15 +9,18 @@ mod acp;
 mod attempt;
 pub mod briefing;
 mod budget;
+mod container;
 mod files;
 mod fleet;
 pub mod hooks;
 mod log;
 mod process;
+mod proxy;
 mod record;
 mod sandbox;
 mod slot;
 mod slot_events;
+mod socket;
 mod supervisor;
 mod tail;
 
@@ -26,11 +29,14 @@ use std::time::Duration;
 pub use self::{
     acp::{AcpEnd, AcpPrompt, prompt as prompt_over_acp},
     budget::{BudgetMeter, RunBudget},
+    container::{Container, ContainerKind},
     files::{AttemptLog, Attempts},
     fleet::{Fleet, Order, RunnerEvent, SLOT},
-    process::{become_command, call, can_start, harness_process, ignores_hang_up, in_shell, output},
-    sandbox::{Sandbox, enter as enter_sandbox},
+    process::{become_command, call, can_start, confined_command, harness_process, ignores_hang_up, in_shell, output},
+    proxy::forward as forward_to_proxy,
+    sandbox::{LandlockRules, Network, Sandbox, enter as enter_landlock},
     slot::Slot,
+    socket::{CONFINED, SOCKET, call_outside, proxy_of, wait_for_end},
     supervisor::{SUPERVISOR, Supervisor, show_life},
     tail::{LogTail, RunningLog},
 };
@@ -66,8 +72,18 @@ pub struct Rules {
     pub budget: usize,
     /// The sandbox of the command.
     pub sandbox: Option<Sandbox>,
+    /// The container of the command, instead of a sandbox.
+    pub container: Option<Container>,
     /// The start commit of workspaces, if not that of the main checkout.
     pub base: Option<String>,
+}
+
+impl Rules {
+    /// The network of a command that reaches toft through a socket only; nothing if it is not confined.
+    fn confined(&self) -> Option<&Network> {
+        let container = self.container.as_ref().map(|container| &container.network);
+        container.or_else(|| self.sandbox.as_ref().map(|sandbox| &sandbox.network))
+    }
 }
 
 impl Default for Rules {
@@ -86,6 +102,7 @@ impl Default for Rules {
             grace: Duration::from_secs(5),
             budget: briefing::CONTEXT_TOKENS,
             sandbox: None,
+            container: None,
             base: None,
         }
     }

@@ -10,7 +10,7 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{Sender, SyncSender},
+        mpsc::{RecvTimeoutError, Sender, SyncSender},
     },
     thread,
     time::{Duration, Instant},
@@ -22,7 +22,7 @@ use toft_session::{
     processes::{kill_left_behind, left_behind, nobody_left},
 };
 
-use super::log::Voice;
+use super::{log::Voice, socket::TaskSocket};
 
 /// Output of a running command.
 pub(crate) enum CommandOutput {
@@ -36,6 +36,8 @@ pub(crate) enum CommandOutput {
 const CHUNK: usize = 64 << 10;
 /// How often processes that were asked to end are checked.
 const LOOK: Duration = Duration::from_millis(5);
+/// How long the engine of a container has to end it.
+const CONTAINER_END: Duration = Duration::from_secs(3);
 /// How long to wait for killed processes before giving up.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
@@ -50,6 +52,8 @@ pub(crate) struct ProcessStart<'a> {
 /// A running command.
 pub(crate) struct Running {
     child: Box<dyn ChildWrapper>,
+    /// What a container ends with; nothing if it is none.
+    pub(super) container: Option<TaskSocket>,
 }
 
 impl Running {
@@ -76,7 +80,7 @@ impl Running {
         listen(child.stdout().take(), Voice::Out, said, activity);
         listen(child.stderr().take(), Voice::Err, said, activity);
         watch(child.id(), ended);
-        Ok(Self { child })
+        Ok(Self { child, container: None })
     }
 
     /// The exit status, if it has ended.
@@ -95,15 +99,28 @@ impl Running {
             }
             thread::sleep(LOOK);
         }
+        self.end_container()?;
         self.kill_rest()?;
         self.ended()
+    }
+
+    /// Ends a container from inside, so that its engine knows that it has ended.
+    fn end_container(&mut self) -> io::Result<()> {
+        let Some(socket) = self.container.take() else { return Ok(()) };
+        drop(socket);
+        let until = Instant::now() + CONTAINER_END;
+        while self.ended()?.is_none() && Instant::now() < until {
+            thread::sleep(LOOK);
+        }
+        Ok(())
     }
 
     fn tell_to_end(&self) {
         // A stopped process hears only when it goes on. One that is gone by now needs no telling.
         for signal in [nix::sys::signal::Signal::SIGTERM, nix::sys::signal::Signal::SIGCONT] {
             let _ = self.child.signal(signal as i32);
-            for pid in left_behind() {
+            // Who watches a container is not to end before it; its engine passes the signal on.
+            for pid in if self.container.is_some() { Vec::new() } else { left_behind() } {
                 let _ = nix::sys::signal::kill(pid, signal);
             }
         }
@@ -135,7 +152,7 @@ impl Running {
 }
 
 /// Removes the variables that name the caller's repository, which is not that of the command.
-fn without_callers_repository(command: &mut Command) {
+pub(super) fn without_callers_repository(command: &mut Command) {
     for name in [
         "GIT_DIR",
         "GIT_WORK_TREE",
@@ -174,6 +191,32 @@ pub fn become_command(words: &[String]) -> Error {
     let [program, words @ ..] = words else { return Error::NoSandbox };
     let cause = std::os::unix::process::CommandExt::exec(Command::new(program).args(words));
     Error::Start { command: program.clone(), cause }
+}
+
+/// Runs a command with more variables, and passes signals on to it; returns its exit code.
+#[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
+pub fn confined_command(
+    words: &[String],
+    variables: Vec<(String, String)>,
+    signals: &std::sync::mpsc::Receiver<i32>,
+) -> Result<i32, Error> {
+    let [program, words @ ..] = words else { return Err(Error::NoSandbox) };
+    let not_started = |cause| Error::Start { command: program.clone(), cause };
+    let mut command = Command::new(program);
+    command.args(words).envs(variables);
+    let mut child = command.spawn().map_err(not_started)?;
+    loop {
+        if let Some(status) = child.try_wait().map_err(not_started)? {
+            let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+            return Ok(status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0)));
+        }
+        match signals.recv_timeout(LOOK) {
+            Ok(signal) => super::supervisor::pass_on(signal, child.id()),
+            Err(RecvTimeoutError::Timeout) => {}
+            // Nobody says anything any more.
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(LOOK),
+        }
+    }
 }
 
 /// Runs a command line in a shell. With input, its output is discarded and it has a time limit; without, it inherits

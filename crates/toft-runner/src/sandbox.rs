@@ -1,12 +1,16 @@
-//! The sandbox of a command: what it may write, and whether it may use the network. It reports exactly what it
-//! prevents.
+//! The sandbox of a command: what it may write, what it may read, and which hosts it may reach. It reports exactly what
+//! it prevents.
 //!
-//! bubblewrap is used if it is installed and works, Landlock otherwise; with neither, a requested sandbox is refused.
+//! bubblewrap is used if it is installed and works, Landlock otherwise; with neither, a requested sandbox is refused. toft
+//! in a sandbox calls toft outside (`socket.rs`), so neither the store nor ledgers can be written inside.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use toft_session::{
-    config::state_home,
+    config::{home, state_home},
     error::{Error, io as failed},
     session::Session,
 };
@@ -14,10 +18,12 @@ use toft_store::private;
 
 use super::process;
 
-/// bubblewrap with read access to everything and no write access. It is not taken from a relative directory in `PATH`,
-/// which would be in the workspace.
+/// bubblewrap with read access to everything and no write access. Without a user namespace, root would keep its
+/// capabilities; without one for processes, `/proc/PID/root` would lead out; other devices could be a disk. It is not
+/// taken from a relative directory in `PATH`, which would be in the workspace.
 fn bubblewrap() -> Option<Vec<String>> {
-    const WORDS: [&str; 6] = ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"];
+    const WORDS: [&str; 9] =
+        ["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"];
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join("bwrap"));
     let program = found.find(|file| file.is_file())?.display().to_string();
@@ -31,8 +37,42 @@ pub struct Sandbox {
     pub writable: Vec<PathBuf>,
     /// Files below those paths that it may not write, with bubblewrap.
     pub fixed: Vec<PathBuf>,
-    /// It may use the network.
-    pub network: bool,
+    /// Directories and files that it cannot read. Landlock hides them only in a strict sandbox.
+    pub hidden: Vec<PathBuf>,
+    /// It cannot read the users' homes.
+    pub strict: bool,
+    /// Paths in homes that it can read nevertheless.
+    pub readable: Vec<PathBuf>,
+    pub network: Network,
+}
+
+/// How a path is seen inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    ReadOnly,
+    Writable,
+    /// A directory is empty, and so is a file.
+    Hidden,
+}
+
+/// The network of a command in a sandbox or a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    #[default]
+    Open,
+    Closed,
+    /// Only these hosts, through a proxy for HTTP.
+    Hosts(Vec<String>),
+}
+
+impl Network {
+    /// The hosts that a proxy passes on to.
+    pub(super) fn hosts(&self) -> Option<&[String]> {
+        match self {
+            Self::Hosts(hosts) => Some(hosts),
+            Self::Open | Self::Closed => None,
+        }
+    }
 }
 
 /// The mechanism of a sandbox.
@@ -60,52 +100,101 @@ impl Sandbox {
         landlock().map(|tcp| SandboxKind::Landlock { tcp }).ok_or(Error::NoSandbox)
     }
 
+    /// What is seen differently from outside: a directory comes before what is in it.
+    pub(super) fn mounts(&self) -> BTreeMap<PathBuf, View> {
+        let mut mounts = BTreeMap::new();
+        let mut put = |paths: &[PathBuf], view: View| {
+            mounts.extend(paths.iter().filter(|path| path.exists()).map(|path| (path.clone(), view)));
+        };
+        if self.strict {
+            put(&homes(), View::Hidden);
+            put(&self.readable, View::ReadOnly);
+        }
+        put(&self.hidden, View::Hidden);
+        put(&self.writable, View::Writable);
+        put(&self.fixed, View::ReadOnly);
+        mounts
+    }
+
     /// A description of what is prevented.
     pub fn promise(&self, kind: SandboxKind) -> String {
         let mut places = vec![
             "its workspace".to_owned(),
             "what a commit writes".to_owned(),
-            "toft's store, ledgers and locks".to_owned(),
             "a temporary directory of its own".to_owned(),
         ];
         places.extend(self.writable.iter().map(|path| path.display().to_string()));
-        let writes = format!("writes only {}; reads everything", places.join(", "));
-        let network = match (self.network, kind) {
-            (true, _) => "the network is open",
-            (false, SandboxKind::Bubblewrap) => "no network",
-            (false, SandboxKind::Landlock { tcp: false }) => "the network is open: this kernel cannot close it",
-            (false, SandboxKind::Landlock { tcp: true }) => "no TCP; UDP and local sockets are open",
+        let reads = match (self.strict, kind) {
+            (true, _) => "reads neither homes nor toft's files",
+            (false, SandboxKind::Bubblewrap) => "reads everything but toft's files",
+            (false, SandboxKind::Landlock { .. }) => "reads everything",
+        };
+        let network = match (&self.network, kind) {
+            (Network::Open, _) => "the network is open".to_owned(),
+            (_, SandboxKind::Landlock { tcp: false }) => "the network is open: this kernel cannot close it".to_owned(),
+            (Network::Closed, SandboxKind::Bubblewrap) => "no network".to_owned(),
+            (Network::Closed, SandboxKind::Landlock { tcp: true }) => {
+                "no TCP; UDP and local sockets are open".to_owned()
+            }
+            (Network::Hosts(hosts), SandboxKind::Bubblewrap) => format!("reaches only {}", hosts.join(", ")),
+            (Network::Hosts(hosts), SandboxKind::Landlock { tcp: true }) => {
+                format!("TCP only to {}; UDP and local sockets are open", hosts.join(", "))
+            }
         };
         let by = match kind {
             SandboxKind::Bubblewrap => "bubblewrap",
             SandboxKind::Landlock { .. } => "Landlock",
         };
-        format!("{by}: {writes}; {network}")
+        format!("{by}: writes only {}; {reads}; {network}", places.join(", "))
     }
 
     /// The command with the sandbox around it; `toft` is this program.
     pub(crate) fn around(&self, kind: SandboxKind, toft: &Path, dir: &Path, command: Vec<String>) -> Vec<String> {
         let text = |path: &Path| path.display().to_string();
+        let hosts = self.network.hosts().is_some();
         let mut words = match kind {
             SandboxKind::Bubblewrap => {
                 let mut words = bubblewrap().unwrap_or_default();
-                for path in self.writable.iter().filter(|path| path.exists()) {
-                    words.extend(["--bind".to_owned(), text(path), text(path)]);
+                for (path, view) in self.mounts() {
+                    let path = text(&path);
+                    words.extend(match view {
+                        View::Writable if path.starts_with("/dev/") => {
+                            vec!["--dev-bind".to_owned(), path.clone(), path]
+                        }
+                        View::ReadOnly => vec!["--ro-bind".to_owned(), path.clone(), path],
+                        View::Writable => vec!["--bind".to_owned(), path.clone(), path],
+                        View::Hidden if Path::new(&path).is_dir() => vec!["--tmpfs".to_owned(), path],
+                        View::Hidden => vec!["--ro-bind".to_owned(), "/dev/null".to_owned(), path],
+                    });
                 }
-                for path in self.fixed.iter().filter(|path| path.exists()) {
-                    words.extend(["--ro-bind".to_owned(), text(path), text(path)]);
+                for path in self.hidden.iter().filter(|path| path.is_dir()) {
+                    words.extend(["--remount-ro".to_owned(), text(path)]);
                 }
-                if !self.network {
+                if self.network != Network::Open {
                     words.push("--unshare-net".to_owned());
                 }
                 words.extend(["--chdir".to_owned(), text(dir)]);
+                if hosts {
+                    words.extend(["--".to_owned(), text(toft), "sandboxed".to_owned(), "--proxy".to_owned()]);
+                }
                 words
             }
             SandboxKind::Landlock { .. } => {
-                let mut words = vec![text(toft), "sandboxed".to_owned()];
+                let mut words = vec![text(toft), "sandboxed".to_owned(), "--landlock".to_owned()];
                 words.extend(self.writable.iter().flat_map(|path| ["--write".to_owned(), text(path)]));
-                if !self.network {
-                    words.push("--offline".to_owned());
+                if self.strict {
+                    let homes = homes();
+                    let everything: Vec<&Path> = self.hidden.iter().chain(&homes).map(PathBuf::as_path).collect();
+                    let hidden: Vec<&Path> = self.hidden.iter().map(PathBuf::as_path).collect();
+                    let mut read = beside(Path::new("/"), &everything);
+                    read.extend(self.readable.iter().flat_map(|path| beside(path, &hidden)));
+                    let read = read.iter().chain(&self.writable);
+                    words.extend(read.flat_map(|path| ["--read".to_owned(), text(path)]));
+                }
+                match self.network {
+                    Network::Open => {}
+                    Network::Closed => words.push("--offline".to_owned()),
+                    Network::Hosts(_) => words.extend(["--offline".to_owned(), "--proxy".to_owned()]),
                 }
                 words
             }
@@ -114,6 +203,38 @@ impl Sandbox {
         words.extend(command);
         words
     }
+}
+
+/// Everything below `dir` that is not hidden and contains nothing hidden, in as few paths as possible.
+fn beside(dir: &Path, hidden: &[&Path]) -> Vec<PathBuf> {
+    if hidden.contains(&dir) {
+        return Vec::new();
+    }
+    if !hidden.iter().any(|path| path.starts_with(dir)) {
+        return vec![dir.to_owned()];
+    }
+    // What cannot be listed cannot be read either.
+    let below = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    below.flat_map(|path| beside(&path, hidden)).collect()
+}
+
+/// The store's files that are not among the repository's own of toft.
+pub(super) fn store_files(session: &Session) -> Vec<PathBuf> {
+    let located = session.located();
+    let own = located.checkout.as_ref().map(|checkout| checkout.state_dir());
+    let outside = |store: &&Path| own.as_ref().is_none_or(|own| !store.starts_with(own));
+    let Some(store) = located.store.file().filter(outside) else { return Vec::new() };
+    let ending = |ending: &str| PathBuf::from(format!("{}{ending}", store.display()));
+    vec![store.to_owned(), ending("-wal"), ending("-shm"), store.with_file_name("blobs")]
+}
+
+/// The directories with the users' own files.
+fn homes() -> Vec<PathBuf> {
+    let known = ["/home", "/root", "/Users", "/var/root"].map(PathBuf::from);
+    let mut homes: Vec<PathBuf> = known.into_iter().chain([home()]).filter(|dir| dir.is_dir()).collect();
+    homes.sort();
+    homes.dedup_by(|inner, outer| inner.starts_with(outer));
+    homes
 }
 
 /// toft's own files that an agent writes when it plans, saves and finishes: the store itself, and directories of
@@ -143,32 +264,48 @@ pub(super) fn of_toft(session: &Session) -> Result<Vec<PathBuf>, Error> {
     Ok(writable)
 }
 
-/// Applies the sandbox to this process, permanently.
+/// What Landlock enforces for a process and everything that it starts.
+#[derive(Clone, Debug, Default)]
+pub struct LandlockRules {
+    /// Paths that may be written.
+    pub write: Vec<PathBuf>,
+    /// Paths that may be read; empty if all may.
+    pub read: Vec<PathBuf>,
+    /// TCP is closed.
+    pub offline: bool,
+    /// The port on loopback that may be connected to nevertheless.
+    pub port: Option<u16>,
+}
+
+/// Applies the rules to this thread, permanently.
 #[cfg(target_os = "linux")]
-pub fn enter(sandbox: &Sandbox) -> Result<(), Error> {
+pub fn enter(wanted: &LandlockRules) -> Result<(), Error> {
     use landlock::{
-        ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+        ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, NetPort, PathBeneath, PathFd, Ruleset,
         RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus,
     };
     let abi = ABI::V5;
     let refused = |error: landlock::RulesetError| Error::Sandbox { cause: error.to_string() };
-    let mut rules = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_write(abi))
-        .map_err(refused)?;
-    if !sandbox.network {
+    let read = (!wanted.read.is_empty()).then(|| AccessFs::from_read(abi));
+    let handled = read.map_or(AccessFs::from_write(abi), |read| read | AccessFs::from_write(abi));
+    let mut rules =
+        Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(handled).map_err(refused)?;
+    if wanted.offline {
         rules = rules.handle_access(AccessNet::from_all(abi)).map_err(refused)?;
     }
     let mut rules = rules.create().map_err(refused)?;
-    let devices = Path::new("/dev");
-    for path in sandbox.writable.iter().map(PathBuf::as_path).chain([devices]) {
+    if let Some(port) = wanted.port {
+        rules = rules.add_rule(NetPort::new(port, AccessNet::ConnectTcp)).map_err(refused)?;
+    }
+    // No device that could be a disk.
+    const DEVICES: [&str; 7] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm"];
+    let write = AccessFs::from_write(abi) & !(AccessFs::MakeBlock | AccessFs::MakeChar);
+    let written = wanted.write.iter().map(PathBuf::as_path).chain(DEVICES.map(Path::new));
+    let reads = wanted.read.iter().map(|path| (path.as_path(), AccessFs::from_read(abi)));
+    for (path, access) in written.map(|path| (path, write)).chain(reads) {
         // What is not there cannot be written to, and what appears later there may not.
         let Ok(below) = PathFd::new(path) else { continue };
-        let access = if path.is_dir() {
-            AccessFs::from_write(abi)
-        } else {
-            AccessFs::from_file(abi) & AccessFs::from_write(abi)
-        };
+        let access = if path.is_dir() { access } else { AccessFs::from_file(abi) & access };
         rules = rules.add_rule(PathBeneath::new(below, access)).map_err(refused)?;
     }
     match rules.restrict_self().map_err(refused)?.ruleset {
@@ -177,9 +314,9 @@ pub fn enter(sandbox: &Sandbox) -> Result<(), Error> {
     }
 }
 
-/// Applies the sandbox to this process, permanently.
+/// Applies the rules to this thread, permanently.
 #[cfg(not(target_os = "linux"))]
-pub fn enter(_sandbox: &Sandbox) -> Result<(), Error> {
+pub fn enter(_wanted: &LandlockRules) -> Result<(), Error> {
     Err(Error::NoSandbox)
 }
 

@@ -158,7 +158,7 @@ pub(super) fn end_all(others: &[u32]) {
 }
 
 /// Forwards a signal.
-fn pass_on(signal: i32, to: u32) {
+pub(super) fn pass_on(signal: i32, to: u32) {
     if let (Ok(signal), Ok(pid)) = (nix::sys::signal::Signal::try_from(signal), i32::try_from(to)) {
         // It may have ended in this moment.
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal);

@@ -16,7 +16,7 @@ use toft_core::{
 };
 
 use crate::{
-    config_file::{ConfigFile, RunAgent},
+    config_file::{ConfigFile, ContainerSection, RunAgent},
     error::Error,
     recipe::{Recipe, recipes},
     setup::{Setup, inside},
@@ -130,11 +130,22 @@ pub struct RunRules {
     pub agents: Vec<Recipe>,
     /// The command that is started when something waits for a person.
     pub notify: Vec<String>,
+    pub container: ContainerRules,
+}
+
+/// How an agent's container is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerRules {
+    pub image: Option<String>,
+    /// More options.
+    pub args: Vec<String>,
+    /// Names of variables that it gets.
+    pub env: Vec<String>,
 }
 
 impl Default for RunRules {
     fn default() -> Self {
-        Self { idle: None, total: None, agents: recipes(), notify: Vec::new() }
+        Self { idle: None, total: None, agents: recipes(), notify: Vec::new(), container: ContainerRules::default() }
     }
 }
 
@@ -333,10 +344,16 @@ impl Settings {
         }
         self.run.idle = span("run.idle", &file.run.idle)?.or(self.run.idle);
         self.run.total = span("run.total", &file.run.total)?.or(self.run.total);
-        if !own && (!file.run.agents.is_empty() || file.notify.command.is_some()) {
+        let ContainerSection { image, args, env } = file.run.container;
+        let starts = !file.run.agents.is_empty() || file.notify.command.is_some();
+        if !own && (starts || image.is_some() || args.is_some() || env.is_some()) {
             return Err(wrong("only the user's own configuration may say which commands are started".into()));
         }
         self.run.notify = file.notify.command.unwrap_or_else(|| std::mem::take(&mut self.run.notify));
+        let container = &mut self.run.container;
+        container.image = image.or(container.image.take());
+        container.args = args.unwrap_or_else(|| std::mem::take(&mut container.args));
+        container.env = env.unwrap_or_else(|| std::mem::take(&mut container.env));
         for (name, RunAgent { command, writes, resume }) in file.run.agents {
             self.run.agents.retain(|known| known.name != name);
             self.run.agents.push(Recipe { name, command, writes, resume });

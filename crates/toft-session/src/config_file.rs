@@ -132,6 +132,21 @@ pub(crate) struct RunSection {
     pub(crate) total: Option<String>,
     #[schemars(extend("name" = "NAME"))]
     pub(crate) agents: BTreeMap<String, RunAgent>,
+    pub(crate) container: ContainerSection,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ContainerSection {
+    /// Image of `toft run --in docker` and `--in podman`.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) image: Option<String>,
+    /// More options of `docker run` or `podman run`.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) args: Option<Vec<String>>,
+    /// Names of environment variables that the container gets from `toft run`.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) env: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

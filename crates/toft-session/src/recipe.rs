@@ -131,6 +131,16 @@ pub fn filled(command: &[String], brief: &str, repository: &Path, writable: &[Pa
     words
 }
 
+/// A command for a sandbox or container of toft's: a client's own sandbox neither starts in there nor reaches toft.
+pub fn unconfined(command: &[String]) -> Vec<String> {
+    const OWN: [&str; 2] = ["--sandbox", "workspace-write"];
+    let Some(at) = command.windows(2).position(|words| words == OWN) else { return command.to_vec() };
+    let mut words = command.to_vec();
+    words[at + 1] = "danger-full-access".to_owned();
+    words.retain(|word| !word.contains(WRITABLE));
+    words
+}
+
 /// The command that continues a conversation, if there is one.
 pub fn resuming(resume: &[String], session: &str) -> Option<Vec<String>> {
     let command: Vec<String> = resume.iter().map(|word| word.replace(SESSION, session)).collect();

@@ -38,7 +38,10 @@ pub use toft_runner::{self as runner, briefing, hooks};
 pub use toft_session::{
     Error, Session,
     backup::{Backup, Restored, restore},
-    config::{Config, Names, OverlayMode, RunRules, StoreLocation, SyncRules, WorkspaceRules, home, state_home},
+    config::{
+        Config, ContainerRules, Names, OverlayMode, RunRules, StoreLocation, SyncRules, WorkspaceRules, home,
+        state_home,
+    },
     config_file::{ConfigKey, KeyScope, config_keys},
     engine::Home,
     events::Events,
@@ -48,7 +51,7 @@ pub use toft_session::{
     mask::masked_in_attempt,
     person::MARK,
     provider,
-    recipe::{Recipe, acp_recipe, recipes},
+    recipe::{Recipe, acp_recipe, recipes, unconfined},
     registry::registered_stores,
     setup::Setup,
     transcript,

@@ -227,6 +227,12 @@ impl Command {
         }
     }
 
+    /// The socket of the runner, if this is a command of an agent in a sandbox or a container: the runner runs it.
+    pub(crate) fn called_outside(&self) -> Option<PathBuf> {
+        let inside = !matches!(self, Self::Sandboxed(_) | Self::Acp(_));
+        std::env::var_os(toft::runner::SOCKET).filter(|path| inside && !path.is_empty()).map(PathBuf::from)
+    }
+
     /// Whether it changes ledgers, workspaces or settings, which no transaction of the store covers.
     pub(crate) fn writes_beside_the_store(&self) -> bool {
         matches!(

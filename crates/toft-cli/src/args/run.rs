@@ -9,7 +9,9 @@ use super::positive;
 
 /// Run agents: claim tasks, start a command for each, record the results. Each task gets its own workspace.
 #[derive(Args, Debug)]
+#[group(skip)]
 #[command(
+    group = clap::ArgGroup::new("confined").args(["sandbox", "container"]).multiple(true),
     after_help = "The command gets its brief on standard input and in the file $TOFT_BRIEF, and its task in $TOFT_TASK, $TOFT_FENCE, \
 $TOFT_WORKSPACE, $TOFT_AGENT and $TOFT_STORE. The task is done when the command exits with 0 and has made a commit, or when it reports the \
 result itself: with `toft finish`, or in the file $TOFT_REPORT as {\"outcome\":\"done\",\"message\":\"…\",\"no_change\":\"…\",\"cost\":0.1}.\n\n\
@@ -67,12 +69,27 @@ pub(crate) struct Run {
     /// Commit or branch to start from [default: the main checkout's HEAD]
     #[arg(long, value_name = "REV")]
     pub(crate) base: Option<String>,
-    /// Restrict where the agent can write; offline also blocks the network
+    /// Restrict where the agent can write; offline also blocks the network, strict also hides homes
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "files")]
     pub(crate) sandbox: Option<SandboxMode>,
-    /// With --sandbox: additional directory that the agent may write to; repeatable
-    #[arg(long, value_name = "PATH", requires = "sandbox")]
+    /// With --sandbox or --in: additional path that the agent may write to; repeatable
+    #[arg(long, value_name = "PATH", requires = "confined")]
     pub(crate) allow: Vec<PathBuf>,
+    /// With --sandbox=strict: path below a home that the agent may read; repeatable
+    #[arg(long, value_name = "PATH", requires = "sandbox")]
+    pub(crate) allow_read: Vec<PathBuf>,
+    /// With --sandbox or --in: host that the agent may reach, as NAME or *.NAME, and no other; repeatable
+    #[arg(long, value_name = "HOST", requires = "confined")]
+    pub(crate) allow_host: Vec<String>,
+    /// Run each agent in a container: podman, docker, or a command that the agent's is appended to
+    #[arg(long = "in", value_name = "CONTAINER", conflicts_with = "sandbox")]
+    pub(crate) container: Option<String>,
+    /// With --in podman or docker: image [default: run.container.image]
+    #[arg(long, value_name = "IMAGE", requires = "container")]
+    pub(crate) image: Option<String>,
+    /// With --in podman or docker: no network
+    #[arg(long, requires = "container", conflicts_with = "allow_host")]
+    pub(crate) offline: bool,
     /// Command with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
@@ -110,17 +127,31 @@ pub(crate) enum SandboxMode {
     Files,
     /// Also blocks the network.
     Offline,
+    /// Also hides the users' homes.
+    Strict,
 }
 
 /// Internal: runs a command in a sandbox.
 #[derive(Args, Debug)]
 pub(crate) struct Sandboxed {
-    /// Directory that the agent may write to; repeatable
-    #[arg(long, value_name = "PATH")]
-    pub(crate) write: Vec<PathBuf>,
-    /// Block the network
+    /// Enforce the rules below with Landlock
     #[arg(long)]
+    pub(crate) landlock: bool,
+    /// Path that the agent may write to; repeatable
+    #[arg(long, value_name = "PATH", requires = "landlock")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Path that the agent may read, and no other; repeatable
+    #[arg(long, value_name = "PATH", requires = "landlock")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Block TCP
+    #[arg(long, requires = "landlock")]
     pub(crate) offline: bool,
+    /// Reach hosts through the runner's proxy
+    #[arg(long)]
+    pub(crate) proxy: bool,
+    /// End with the attempt
+    #[arg(long)]
+    pub(crate) hold: bool,
     /// Command
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<String>,

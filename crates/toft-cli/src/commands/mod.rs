@@ -1,6 +1,7 @@
 //! Commands: arguments become requests, requests are performed, outcomes become views.
 
 mod agent;
+mod confined;
 mod demo;
 mod flow;
 mod hook;
@@ -41,6 +42,7 @@ use crate::{
 type Done = Result<ExitCode, Failure>;
 
 pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
+    confined::check(cli)?;
     let app = App::new(cli, output);
     let done = answer_once(&app, &cli.command).map_err(|failure| match output.is_json() {
         true => failure,
@@ -62,6 +64,7 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
 
 /// The same for a process that goes on: everything is closed again.
 pub(crate) fn run_and_close(cli: &Cli, output: &Output) -> Done {
+    confined::check(cli)?;
     answer_once(&App { served: true, ..App::new(cli, output) }, &cli.command)
 }
 
@@ -195,6 +198,8 @@ impl<'a> App<'a> {
         };
         let Global { dir, agent, .. } = self.global;
         let served = self.served;
+        // Through a socket there is one workspace, whatever the one who asks says.
+        let dir = if confined::is() { &None } else { dir };
         Ok(Config { store, dir: dir.clone(), agent: agent.clone(), brief: true, served, ..Config::default() })
     }
 

@@ -159,7 +159,8 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
         let to = Some(name.clone()).filter(|name| !name.is_empty());
         asked.assignee = Some(toft.perform(assign::Check { to })?.map(|agent| agent.name));
     }
-    let by_hand = asked == Edit::default() && !app.served && at_terminal() && !app.output.machine();
+    let by_hand =
+        asked == Edit::default() && !app.served && !super::confined::is() && at_terminal() && !app.output.machine();
     if args.editor || by_hand {
         return change_by_hand(app, &plan, args, asked);
     }

@@ -13,15 +13,16 @@ use std::{
 };
 
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM},
     iterator::Signals,
 };
 use toft::{
-    Error, Session, Toft, acp_recipe,
+    ContainerRules, Error, Session, Toft, acp_recipe,
     provider::RestingAgent,
     runner::{
-        AcpEnd, AcpPrompt, BudgetMeter, Fleet, Order, Rules, RunBudget, RunnerEvent, SLOT, SUPERVISOR, Sandbox, Slot,
-        SlotEvent, Supervisor, call, enter_sandbox, prompt_over_acp, show_life,
+        AcpEnd, AcpPrompt, BudgetMeter, Container, ContainerKind, Fleet, LandlockRules, Network, Order, Rules,
+        RunBudget, RunnerEvent, SLOT, SOCKET, SUPERVISOR, Sandbox, Slot, SlotEvent, Supervisor, call, confined_command,
+        enter_landlock, forward_to_proxy, prompt_over_acp, proxy_of, show_life, wait_for_end,
     },
     verbs::{
         status::{self, NeedsYou},
@@ -45,7 +46,12 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
         Slot::new(all.into_iter().map(Toft::into_session).collect(), name, rules).run()?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(program) = started(&rules.command)
+    let outer = rules.container.as_ref().map(|container| match &container.kind {
+        ContainerKind::Engine { program, .. } => std::slice::from_ref(program),
+        ContainerKind::Command(words) => words.as_slice(),
+    });
+    // What is in a container is known there.
+    if let Some(program) = outer.map_or_else(|| started(&rules.command), <[String]>::first)
         && !toft::runner::can_start(program)
     {
         let message = format!("program `{program}` was not found");
@@ -65,9 +71,10 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
             )),
         };
     }
-    let promise = match &rules.sandbox {
-        Some(sandbox) => Some(sandbox.promise(sandbox.kind()?)),
-        None => None,
+    let promise = match (&rules.sandbox, &rules.container) {
+        (_, Some(container)) => Some(container.promise()),
+        (Some(sandbox), None) => Some(sandbox.promise(sandbox.kind()?)),
+        (None, None) => None,
     };
     let sessions: Vec<&Session> = all.iter().map(|toft| &**toft).collect();
     let fleet = Fleet::new(&sessions, program, args_again(), args.slots, &rules)?;
@@ -198,16 +205,38 @@ fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
     if command.is_empty() {
         return Err(Failure::invalid("no command to run", "toft run --agent claude, or toft run -- COMMAND"));
     }
-    if args.sandbox == Some(SandboxMode::Offline) && all.iter().any(|toft| toft.located().store.file().is_none()) {
-        return Err(Failure::invalid(
-            "with --sandbox=offline the command cannot reach the store, which is on a server",
-            "use --sandbox",
-        ));
+    if args.sandbox.is_some() || args.container.is_some() {
+        for words in [&mut command, &mut resume] {
+            *words = toft::unconfined(words);
+        }
     }
+    let own = recipe.iter().flat_map(|recipe| &recipe.writes).map(|dir| toft::home().join(dir));
+    let writable: Vec<PathBuf> = args.allow.iter().cloned().chain(own).collect();
+    let offline = args.offline || args.sandbox == Some(SandboxMode::Offline);
+    let network = match (args.allow_host.is_empty(), offline) {
+        (false, _) => Network::Hosts(args.allow_host.clone()),
+        (true, true) => Network::Closed,
+        (true, false) => Network::Open,
+    };
+    let container = match &args.container {
+        Some(kind) => {
+            let kind = container(kind, args, &known.container)?;
+            Some(Container { kind, network: network.clone(), writable: writable.clone() })
+        }
+        None => None,
+    };
     let sandbox = args.sandbox.map(|kind| {
-        let own = recipe.iter().flat_map(|recipe| &recipe.writes).map(|dir| toft::home().join(dir));
-        let writable = args.allow.iter().cloned().chain(own).collect();
-        Sandbox { writable, network: kind == SandboxMode::Files, ..Sandbox::default() }
+        let strict = kind == SandboxMode::Strict;
+        let mut readable = args.allow_read.clone();
+        if strict {
+            // Programs on the path, and what version control knows of its user.
+            const KNOWN: [&str; 6] =
+                [".gitconfig", ".config/git", ".config/jj", ".jjconfig.toml", ".hgrc", ".config/hg"];
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            readable.extend(std::env::split_paths(&path).filter(|dir| dir.is_absolute() && dir.is_dir()));
+            readable.extend(KNOWN.map(|file| toft::home().join(file)));
+        }
+        Sandbox { writable, readable, strict, network, ..Sandbox::default() }
     });
     Ok(Rules {
         // A plain command is nobody's account.
@@ -224,8 +253,31 @@ fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
         grace: args.grace,
         budget: args.budget,
         sandbox,
+        container,
         base: args.base.clone(),
     })
+}
+
+/// What makes the containers of agents.
+fn container(kind: &str, args: &Run, known: &ContainerRules) -> Result<ContainerKind, Failure> {
+    if !["podman", "docker"].contains(&kind) {
+        let words: Vec<String> = kind.split_whitespace().map(str::to_owned).collect();
+        return match words.is_empty() || args.image.is_some() || args.offline {
+            true => Err(Failure::invalid(
+                format!("--in: `{kind}` is neither podman nor docker"),
+                "--image and --offline are for those; a command of your own says itself what it runs in",
+            )),
+            false => Ok(ContainerKind::Command(words)),
+        };
+    }
+    let rules = ContainerRules { image: args.image.clone().or(known.image.clone()), ..known.clone() };
+    if rules.image.is_none() {
+        return Err(Failure::invalid(
+            format!("--in {kind}: no image"),
+            "toft run --in podman --image IMAGE, or image under [run.container] in ~/.config/toft/config.toml",
+        ));
+    }
+    Ok(ContainerKind::Engine { program: kind.to_owned(), rules })
 }
 
 /// The issue or task that waits for a person because of an event, and why.
@@ -341,10 +393,45 @@ pub(super) fn acp(app: &App<'_>, args: &Acp) -> Done {
     }
 }
 
-/// Enters the sandbox and becomes the command.
+/// Starts a command inside a sandbox or a container, with what it needs from the runner outside.
 pub(super) fn sandboxed(args: &Sandboxed) -> Done {
-    enter_sandbox(&Sandbox { writable: args.write.clone(), network: !args.offline, ..Sandbox::default() })?;
-    Err(toft::runner::become_command(&args.command).into())
+    let socket = std::env::var_os(SOCKET).map(PathBuf::from).unwrap_or_default();
+    let mut rules = LandlockRules {
+        write: args.write.clone(),
+        read: args.read.clone(),
+        offline: args.offline,
+        ..LandlockRules::default()
+    };
+    let (send, signals) = mpsc::channel();
+    let mut variables = Vec::new();
+    if args.proxy {
+        let (port, named) = forward_to_proxy(proxy_of(&socket)).map_err(listening("listen on", "loopback"))?;
+        (rules.port, variables) = (Some(port), named);
+    }
+    if args.hold {
+        // toft is where this program is, whatever the image has.
+        let program = std::env::current_exe().map_err(listening("find", "toft"))?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let dirs = program.parent().map(PathBuf::from).into_iter().chain(std::env::split_paths(&path));
+        let path = std::env::join_paths(dirs).unwrap_or(path);
+        variables.push(("PATH".to_owned(), path.to_string_lossy().into_owned()));
+        let over = send.clone();
+        std::thread::spawn(move || {
+            // A runner that cannot be reached is gone; then the command is, too.
+            let _ = wait_for_end(&socket);
+            let _ = over.send(SIGKILL);
+        });
+    }
+    if args.landlock {
+        enter_landlock(&rules)?;
+    }
+    if !args.proxy && !args.hold {
+        return Err(toft::runner::become_command(&args.command).into());
+    }
+    let mut heard = self::signals()?;
+    std::thread::spawn(move || heard.forever().try_for_each(|signal| send.send(signal)));
+    let code = confined_command(&args.command, variables, &signals)?;
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
 pub(super) fn prime(app: &App<'_>, args: &Prime) -> Done {

@@ -286,13 +286,22 @@ pub fn ask(checkout: &Checkout, reach: Contact<'_>) -> Result<Option<String>, Ex
 
 /// The author name of commits in a checkout; none if it is not configured.
 pub fn author(checkout: &Checkout) -> Option<String> {
+    author_part(checkout, "GIT_AUTHOR_NAME", "user.name")
+}
+
+/// The email address of the author of commits in a checkout; none if it is not configured.
+pub fn author_email(checkout: &Checkout) -> Option<String> {
+    author_part(checkout, "GIT_AUTHOR_EMAIL", "user.email")
+}
+
+fn author_part(checkout: &Checkout, variable: &str, key: &str) -> Option<String> {
     let named = |name: String| Some(name.trim().to_owned()).filter(|name| !name.is_empty());
-    if let Some(name) = std::env::var("GIT_AUTHOR_NAME").ok().and_then(named) {
+    if let Some(name) = std::env::var(variable).ok().and_then(named) {
         return Some(name);
     }
     let git_dir = git_dir(checkout)?;
     let git = crate::git_run::Git::of(&git_dir).ok()?;
-    git.run(["config", "--get", "user.name"]).ok()?.maybe().ok()?.and_then(named)
+    git.run(["config", "--get", key]).ok()?.maybe().ok()?.and_then(named)
 }
 
 /// The remote with which a checkout is exchanged, and its URL.

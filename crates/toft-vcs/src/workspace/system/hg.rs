@@ -180,7 +180,8 @@ impl WorkspaceSystem for HgWorkspaces {
     }
 
     fn writes_elsewhere(&self, backend: &WorkspaceBackend, _workspace: &Workspace) -> Vec<PathBuf> {
-        vec![backend.common_dir.clone()]
+        // What a commit writes, but not configuration.
+        ["store", "cache"].map(|name| backend.common_dir.join(name)).into()
     }
 
     fn fixed_files(&self, _backend: &WorkspaceBackend, _workspace: &Workspace) -> Vec<PathBuf> {

@@ -183,7 +183,14 @@ impl WorkspaceSystem for JjWorkspaces {
     }
 
     fn writes_elsewhere(&self, backend: &WorkspaceBackend, _workspace: &Workspace) -> Vec<PathBuf> {
-        vec![backend.common_dir.clone()]
+        // Its own repository, and what a commit writes in that of git, but neither configuration nor hooks.
+        let common = &backend.common_dir;
+        let own = match common.parent().filter(|_| common.ends_with(".git")) {
+            Some(root) => root.join(".jj/repo"),
+            None => common.clone(),
+        };
+        let git = if common.ends_with(".git") { common.clone() } else { own.join("store/git") };
+        [own].into_iter().chain(["objects", "refs", "logs"].map(|name| git.join(name))).collect()
     }
 
     fn fixed_files(&self, _backend: &WorkspaceBackend, _workspace: &Workspace) -> Vec<PathBuf> {

@@ -1,0 +1,54 @@
+//! What an agent may do that reaches toft through the socket of its attempt: everything about its one task, and what it
+//! has to know of the others.
+
+use toft::runner::CONFINED;
+
+use crate::{
+    args::{AgentCommand, Cli, Command, FlowCommand, List, Reach, Show},
+    exit::Failure,
+};
+
+/// Whether this command was called through such a socket.
+pub(super) fn is() -> bool {
+    std::env::var_os(CONFINED).is_some()
+}
+
+/// Refuses a command that such an agent may not run.
+pub(super) fn check(cli: &Cli) -> Result<(), Failure> {
+    if !is() {
+        return Ok(());
+    }
+    let own = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let (task, issue, agent) = (own("TOFT_TASK"), own("TOFT_ISSUE"), own("TOFT_AGENT"));
+    let is_own = |id: &str| {
+        let begins = |known: &Option<String>| known.as_ref().is_some_and(|known| known.starts_with(id));
+        id == "@" || !id.is_empty() && (begins(&task) || begins(&issue))
+    };
+    let is_own_hold = |fence: Option<&toft::lease::Fence>| {
+        fence.is_none_or(|fence| own("TOFT_FENCE").is_some_and(|known| known == fence.to_string()))
+    };
+    let as_itself = cli.global.agent.as_ref().is_none_or(|name| agent.as_ref() == Some(name));
+    let here = |reach: &Reach| !reach.all_repos;
+    let allowed = match &cli.command {
+        Command::Where(_) | Command::Prime(_) | Command::Mcp(_) | Command::Hook(_) => true,
+        Command::Add(_) => true,
+        Command::Edit(args) => !args.editor && args.ids.iter().all(|id| is_own(id)),
+        Command::Ready(args) => here(&args.reach),
+        Command::Status(args) => here(&args.reach),
+        Command::Log(args) => here(&args.reach),
+        Command::List(List { save, forget, reach, .. }) => here(reach) && save.is_none() && forget.is_none(),
+        Command::Show(Show { id, log, .. }) => log.is_none() || is_own(id),
+        Command::Graph(_) => true,
+        Command::Save(args) => is_own_hold(args.hold.fence.as_ref()),
+        Command::Finish(args) => is_own_hold(args.hold.fence.as_ref()),
+        Command::Flow(args) => matches!(args.command, FlowCommand::List { .. } | FlowCommand::Show { .. }),
+        Command::Agent(args) => {
+            matches!(args.command, AgentCommand::List { .. } | AgentCommand::Send(_) | AgentCommand::Inbox(_))
+        }
+        _ => false,
+    };
+    match allowed && as_itself && cli.global.store.is_none() {
+        true => Ok(()),
+        false => Err(Failure::confined()),
+    }
+}

@@ -1,0 +1,144 @@
+//! A container around a command: it sees its image, its workspace, and of the repository what a commit needs.
+//!
+//! toft inside is this program, mounted; it calls toft outside (`socket.rs`) and ends with the attempt, and the container
+//! with it.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use toft_session::config::ContainerRules;
+
+use super::sandbox::{Network, View};
+
+/// Where this program is in a container.
+const PROGRAM: &str = "/run/toft/toft";
+/// Variables that the container has of its own.
+const ITS_OWN: [&str; 3] = ["TMPDIR", "PATH", "PWD"];
+
+/// How commands are put into containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    pub kind: ContainerKind,
+    pub network: Network,
+    /// Directories of the agent's own that it may write to, besides its workspace.
+    pub writable: Vec<PathBuf>,
+}
+
+/// What makes a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContainerKind {
+    /// A program that understands the options of `docker run`.
+    Engine {
+        /// `docker` or `podman`.
+        program: String,
+        /// Its image, and more options.
+        rules: ContainerRules,
+    },
+    /// A command of the user's, followed by the agent's. `{workspace}` is its directory, `{socket}` the directory of the
+    /// socket.
+    Command(Vec<String>),
+}
+
+/// What a container is put around.
+pub(super) struct Contained<'a> {
+    /// Its name.
+    pub(super) name: String,
+    pub(super) toft: &'a Path,
+    pub(super) workspace: &'a Path,
+    /// The directory of the attempt's sockets.
+    pub(super) sockets: &'a Path,
+    /// What it sees of this machine, and how.
+    pub(super) mounts: BTreeMap<PathBuf, View>,
+    /// An empty directory for each one of those that is hidden.
+    pub(super) empty: BTreeMap<PathBuf, PathBuf>,
+    pub(super) variables: &'a [(String, String)],
+}
+
+impl Container {
+    /// A description of what is prevented.
+    pub fn promise(&self) -> String {
+        match &self.kind {
+            ContainerKind::Engine { program, rules } => {
+                let network = match &self.network {
+                    Network::Open => "the network is open".to_owned(),
+                    Network::Closed => "no network".to_owned(),
+                    Network::Hosts(hosts) => format!("reaches only {}", hosts.join(", ")),
+                };
+                let image = rules.image.as_deref().unwrap_or_default();
+                format!(
+                    "{program}: sees the image {image}, its workspace and what a commit needs; writes only its workspace, what a commit writes and the container; {network}"
+                )
+            }
+            ContainerKind::Command(words) => format!("`{}`: what it prevents is its own", words.join(" ")),
+        }
+    }
+
+    /// The command with the container around it.
+    pub(super) fn around(&self, contained: &Contained<'_>, command: Vec<String>) -> Vec<String> {
+        let text = |path: &Path| path.display().to_string();
+        let (mut words, toft) = match &self.kind {
+            ContainerKind::Command(words) => {
+                let workspace = text(contained.workspace);
+                let filled = |word: &String| {
+                    word.replace("{workspace}", &workspace).replace("{socket}", &text(contained.sockets))
+                };
+                (words.iter().map(filled).collect(), text(contained.toft))
+            }
+            ContainerKind::Engine { program, rules } => (self.engine(program, rules, contained), PROGRAM.to_owned()),
+        };
+        words.extend([toft, "sandboxed".to_owned(), "--hold".to_owned()]);
+        if self.network.hosts().is_some() {
+            words.push("--proxy".to_owned());
+        }
+        words.push("--".to_owned());
+        words.extend(command);
+        words
+    }
+
+    fn engine(&self, program: &str, rules: &ContainerRules, contained: &Contained<'_>) -> Vec<String> {
+        let mut words = vec![program.to_owned(), "run".to_owned(), "--rm".to_owned(), "-i".to_owned()];
+        let mut put = |option: &str, value: String| words.extend([option.to_owned(), value]);
+        put("--name", contained.name.clone());
+        put("--workdir", contained.workspace.display().to_string());
+        // Files keep their owner, and their labels.
+        put("--security-opt", "label=disable".to_owned());
+        let user = nix::unistd::geteuid();
+        match program.ends_with("podman") {
+            true if !user.is_root() => put("--userns", "keep-id".to_owned()),
+            _ => put("--user", format!("{user}:{}", nix::unistd::getegid())),
+        }
+        if self.network != Network::Open {
+            put("--network", "none".to_owned());
+        }
+        for (path, view) in &contained.mounts {
+            let shown = path.display();
+            let volume = match (view, contained.empty.get(path)) {
+                (View::Writable, _) => format!("{shown}:{shown}"),
+                (View::ReadOnly, _) => format!("{shown}:{shown}:ro"),
+                (View::Hidden, Some(empty)) => format!("{}:{shown}:ro", empty.display()),
+                (View::Hidden, None) => continue,
+            };
+            put("--volume", volume);
+        }
+        for path in self.writable.iter().filter(|path| path.exists()) {
+            put("--volume", format!("{0}:{0}", path.display()));
+        }
+        put("--volume", format!("{}:{PROGRAM}:ro", contained.toft.display()));
+        put("--volume", format!("{0}:{0}:ro", contained.sockets.display()));
+        for (name, value) in contained.variables.iter().filter(|(name, _)| !ITS_OWN.contains(&name.as_str())) {
+            put("--env", format!("{name}={value}"));
+        }
+        if !self.writable.is_empty() {
+            // Where the agent looks for its own directories.
+            put("--env", format!("HOME={}", toft_session::config::home().display()));
+        }
+        for name in &rules.env {
+            put("--env", name.clone());
+        }
+        words.extend(rules.args.iter().cloned());
+        words.extend(rules.image.clone());
+        words
+    }
+}
