@@ -232,9 +232,10 @@ fn a_run_ends_before_its_budget_is_passed_and_a_person_is_called() {
     fs::write(config.join("toft/config.toml"), &command).unwrap();
     home.set("XDG_CONFIG_HOME", config.to_str().unwrap());
     let script = format!("echo '{{\"cost\": 2.0}}' > $TOFT_REPORT; {COMMIT}");
-    let said = home.toft(&repo, &["run", "--until-idle", "--max-cost", "7", "--", "sh", "-c", &script]).ok();
-    assert!(said.contains("Finished: 3 done, $6.00."), "{said}");
-    assert!(said.contains("one more would pass $7.00"), "{said}");
+    let said = home.toft(&repo, &["run", "--until-idle", "--max-cost", "7", "--", "sh", "-c", &script]);
+    assert_eq!(said.code, 7, "there is more to do: {said:?}");
+    assert!(said.out.contains("Finished: 3 done, $6.00."), "{said:?}");
+    assert!(said.out.contains("one more would pass $7.00") && said.err.contains("error[budget]"), "{said:?}");
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", "exec toft finish waiting -m 'Red or blue?'"]).ok();
     until("the person is notified", || fs::read_to_string(&calls).unwrap_or_default().contains("asks: Red or blue?"));
     // A repository cannot have commands started.
@@ -242,4 +243,94 @@ fn a_run_ends_before_its_budget_is_passed_and_a_person_is_called() {
     fs::write(repo.join(".toft/config.toml"), &command).unwrap();
     let refused = home.toft(&repo, &["status"]).fails(2);
     assert!(refused.contains("only the user's own configuration"), "{refused}");
+}
+
+/// Writes the user's configuration.
+fn configure(home: &Home, text: &str) {
+    let dir = home.path().join("home/.config/toft");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), text).unwrap();
+}
+
+#[test]
+fn a_days_budget_holds_for_all_runs_and_a_tasks_budget_asks_a_person() {
+    let (home, repo) = place();
+    (0..8).for_each(|n| drop(add(&home, &repo, &[&format!("Part {n}")])));
+    let script = format!("echo '{{\"cost\": 2.0}}' > $TOFT_REPORT; {COMMIT}");
+    configure(&home, "[run.budget]\nday_cost = 5.0\n");
+    home.toft(&repo, &["run", "--once", "--", "sh", "-c", &script]).ok();
+    let second = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]);
+    assert_eq!(second.code, 7, "{second:?}");
+    assert!(second.out.contains("Finished: 1 done") && second.out.contains("Budget of today: "), "{second:?}");
+    let third = home.toft(&repo, &["run", "--once", "--", "sh", "-c", &script]).fails(7);
+    assert!(third.contains("one more would pass $5.00"), "{third}");
+    // Nothing was claimed for it.
+    let log = home.toft(&repo, &["log", "--json", "--limit", "200"]).data();
+    assert_eq!(log.as_array().unwrap().iter().filter(|event| event["verb"] == "claim").count(), 2);
+    // A task that fails and fails asks before it passes its own.
+    configure(&home, "[run.budget]\ntask_tokens = 250\n[retry]\nmax_attempts = 9\n");
+    let script = "echo '{\"usage\": {\"input_tokens\": 90, \"output_tokens\": 10}}' > $TOFT_REPORT; exit 1";
+    let said = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]);
+    let status = home.toft(&repo, &["status"]).ok();
+    assert!(
+        status.contains("200 tokens are used, about 100 an attempt; one more would pass 250"),
+        "{said:?}\n{status}"
+    );
+    // An answer is one more attempt.
+    let id = home.toft(&repo, &["status", "--json"]).data()["needs_you"][0]["issue"].as_str().unwrap().to_owned();
+    home.toft(&repo, &["answer", &id, "yes"]).ok();
+    home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]);
+    let status = home.toft(&repo, &["status"]).ok();
+    assert!(status.contains("300 tokens are used"), "{status}");
+}
+
+#[test]
+fn a_capacity_is_never_used_by_more_than_there_are() {
+    let (home, repo) = place();
+    for n in 0..6 {
+        add(&home, &repo, &[&format!("Migrate {n}"), "-l", "uses:test-db"]);
+        add(&home, &repo, &[&format!("Write {n}")]);
+    }
+    let units = home.path().join("units");
+    fs::create_dir(&units).unwrap();
+    let script = format!(
+        r#"#!/bin/sh
+        unit={units}/$TOFT_CAPACITY_TEST_DB; agent={units}/agent-$TOFT_CAPACITY_ME
+        mkdir $agent || exit 3
+        if [ -n "$TOFT_CAPACITY_TEST_DB" ]; then mkdir $unit || exit 3; sleep 0.3; rmdir $unit; echo $TOFT_CAPACITY_TEST_DB >> {units}/used; fi
+        {COMMIT}; code=$?; rmdir $agent; exit $code"#,
+        units = units.display()
+    );
+    let agent = toft_stories::agents::script(&home, "agent.sh", &script);
+    configure(&home, &format!("[capacity]\ntest-db = 2\nme = 3\n[run.agents.me]\ncommand = [\"{agent}\"]\n"));
+    // Two runners share them.
+    let other = start(&home, &repo, &["run", "--until-idle", "--slots", "3", "--agent", "me", "--as", "bob"]);
+    let said = home.toft(&repo, &["run", "--until-idle", "--slots", "3", "--agent", "me"]);
+    drop(other);
+    let all = home.toft(&repo, &["list", "--all", "--json", "--limit", "50"]).data();
+    let closed = all.as_array().unwrap().iter().filter(|issue| issue["status"] == "closed").count();
+    assert_eq!(closed, 12, "{said:?}\n{all}");
+    let used = fs::read_to_string(units.join("used")).unwrap();
+    assert_eq!(used.lines().count(), 6, "{used}");
+    assert!(used.contains('1') && used.contains('2') && !used.contains('3'), "{used}");
+    let events = home.toft(&repo, &["log", "--json", "--limit", "500"]).data().to_string();
+    assert!(!events.contains("exited with 3"), "{events}");
+}
+
+#[test]
+fn what_waits_for_a_person_is_shown_on_the_desktop_and_pauses_in_the_status() {
+    let (home, repo) = place();
+    configure(&home, "[notify]\ndesktop = true\n");
+    let shown = home.path().join("shown");
+    let script = format!("#!/bin/sh\necho \"$@\" >> {}\n", shown.display());
+    toft_stories::agents::script(&home, "bin/notify-send", &script);
+    add(&home, &repo, &["Paint"]);
+    home.toft(&repo, &["run", "--once", "--", "sh", "-c", "exec toft finish waiting -m 'Red or blue?'"]).ok();
+    until("it is shown", || fs::read_to_string(&shown).unwrap_or_default().contains("asks: Red or blue?"));
+    home.toft(&repo, &["pause", "ana"]).ok();
+    let status = home.toft(&repo, &["status"]).ok();
+    assert!(status.contains("Paused: ana-1; toft resume NAME ends that"), "{status}");
+    assert_eq!(home.toft(&repo, &["status", "--json"]).data()["paused"][0], "ana-1");
+    home.toft(&repo, &["resume", "ana"]).ok();
+    assert!(!home.toft(&repo, &["status"]).ok().contains("Paused"));
 }

@@ -103,6 +103,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (NOTHING, "nothing", "there is nothing to do"),
     (NOTHING, "nothing_ready", "no task is ready for this agent"),
     (RETRY, "agent_rests", "the agent's provider refused it; `toft status` says until when it rests"),
+    (RETRY, "budget", "one more attempt would pass the budget of the run or the day"),
     (RETRY, "busy", "another process is writing for too long"),
     (RETRY, "late", "a program took too long"),
     (RETRY, "offline", "the remote does not answer; nothing is lost"),

@@ -1,5 +1,7 @@
 //! Every way to fail: its code, its exit status, and the next step. Never a complete destructive command.
 
+mod suggestion;
+
 use std::{process::ExitCode, time::Duration};
 
 use serde_json::{Value, json};
@@ -13,6 +15,7 @@ use toft::{
     vcs::{FindError, RunError, exchange::ExchangeError, workspace::WorkspaceError},
 };
 
+use self::suggestion::{known_subcommands, meant, nearest};
 use crate::{
     codes::{CODES, CONFLICT, DOCTOR, FAILED, NOT_ALLOWED, NOT_FOUND, NOTHING, RETRY, USAGE},
     render::ago,
@@ -59,6 +62,12 @@ impl Failure {
     /// The agent's provider refuses it for now.
     pub(crate) fn resting(message: impl Into<String>, help: &str) -> Self {
         Self::new(RETRY, "agent_rests", message, help)
+    }
+
+    /// More would pass a budget.
+    pub(crate) fn budget(message: String) -> Self {
+        let help = "[run.budget] in ~/.config/toft/config.toml, --max-cost and --max-tokens are the limits";
+        Self::new(RETRY, "budget", message, help)
     }
 
     /// There is nothing to do.
@@ -374,96 +383,6 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::OpReused { .. } => (CONFLICT, "op_reused", "use a new --op id for another request".into()),
     };
     Failure { facts, ..Failure::new(status, code, message, &help) }
-}
-
-/// What somebody means who types a word that is no command.
-fn meant(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "release" | "handoff" | "waiting" | "fail" | "failed" | "abort" => {
-            "toft finish release|handoff|waiting|failed -m \"…\""
-        }
-        "retry" | "skip" => "toft flow retry TASK · toft flow skip TASK",
-        "cancel" | "abandon" | "drop" | "quit" | "exit" => {
-            "toft finish release -m \"…\" releases a task · toft flow pause WORKFLOW · toft flow --help"
-        }
-        "continue" | "resume" => "toft claim ID · toft flow resume WORKFLOW",
-        "inbox" | "send" | "register" | "message" | "messages" | "pause" => "toft agent inbox|send|register|pause",
-        "reply" | "respond" => "toft answer ID TEXT",
-        "logs" => "toft log · toft show ID --log",
-        "search" | "find" | "query" | "grep" => "toft list --search TEXT",
-        "comment" | "note" | "label" | "tag" => "toft edit ID -m TEXT · toft edit ID -l LABEL",
-        "dep" | "deps" | "depend" | "link" | "block" => "toft edit ID --needs OTHER",
-        "whoami" | "info" | "config" | "settings" => "toft where",
-        "reopen" | "open" => "toft edit ID --reopen",
-        "resolve" | "fixed" | "wontfix" => "toft close ID -m REASON",
-        "remove" | "del" | "archive" => "toft close ID -m REASON closes an issue · toft ws list shows workspaces",
-        "prune" | "clean" | "cleanup" => "toft ws gc -n shows which workspaces can be removed",
-        "reset" | "revert" => "toft undo -n shows what undo would do",
-        "unassign" => "toft edit ID --assignee \"\"",
-        "priority" | "prioritize" | "due" => "toft edit ID -p P1 · toft edit ID --due 3d",
-        "pick" | "grab" => "toft claim",
-        "cat" | "describe" | "details" => "toft show ID",
-        "tasks" | "task" => "toft list tasks",
-        "workers" | "slots" => "toft agent list · toft status",
-        "check" | "verify" | "diagnose" => "toft doctor",
-        "commit" | "checkpoint" => "git commit records files; toft save -m \"…\" saves a checkpoint of a task",
-        "ps" | "top" | "who" | "dashboard" => "toft status",
-        "version" => "toft --version",
-        "diff" | "review" | "pr" => "toft ws list shows the work and its state; git diff main...toft/… shows a branch",
-        "merge" | "land" => {
-            "toft does not merge yet: `toft ws list` shows the work, `git merge toft/…` merges its branch, then `toft ws gc`"
-        }
-        "stats" | "stat" | "report" => "toft status · toft list --all",
-        "todos" | "backlog" => "toft ready · toft list",
-        "checkout" | "cd" | "switch" | "branch" => "toft ws path ID · toft shell prints tcd",
-        "context" | "brief" => "toft show ID --context",
-        "watch" | "tail" => "toft log --follow",
-        _ => return None,
-    })
-}
-
-/// The names that could have been typed in place of an unknown command, by the usage that clap prints.
-fn known_subcommands(text: &str) -> Vec<String> {
-    let mut command = <crate::args::Cli as clap::CommandFactory>::command();
-    command.build();
-    let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage: ")).unwrap_or_default();
-    let mut at = &command;
-    for word in usage.split(' ').skip(1) {
-        match at.find_subcommand(word) {
-            Some(next) => at = next,
-            None => break,
-        }
-    }
-    at.get_subcommands().filter(|known| !known.is_hide_set()).map(|known| known.get_name().to_owned()).collect()
-}
-
-/// Commands that delete or end something: never suggested for a typo.
-const NEVER_SUGGESTED: [&str; 8] = ["delete", "rm", "remove", "purge", "drop-rescue", "abandon", "stop", "unregister"];
-
-/// The known name that a typo is nearest to: at most two letters away, or one in a short word.
-fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a str> {
-    let most = if word.len() < 5 { 1 } else { 2 };
-    let safe = known.iter().map(String::as_str).filter(|name| !NEVER_SUGGESTED.contains(name));
-    safe.map(|name| (distance(word, name), name)).filter(|(far, _)| *far <= most).min().map(|(_, name)| name)
-}
-
-/// How many letters must be inserted, deleted, replaced or swapped with their neighbour to turn one word into the other.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let mut rows = vec![(0..=other.len()).collect::<Vec<_>>()];
-    for (i, letter) in one.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, there) in other.iter().enumerate() {
-            let change = rows[i][j] + usize::from(letter != there);
-            let mut best = change.min(rows[i][j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && one[i - 1] == *there && *letter == other[j - 1] {
-                best = best.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[one.len()][other.len()]
 }
 
 /// Where what was not found could be looked up.

@@ -25,7 +25,7 @@ const READ: [(&str, &str); 9] = [
 ];
 
 /// Environment variables that toft sets for an agent, besides the store and its name.
-const SET: [(&str, &str); 9] = [
+const SET: [(&str, &str); 10] = [
     ("TOFT_TASK", "the task"),
     ("TOFT_FENCE", "the fence of its lease; `toft save` and `toft finish` use it"),
     ("TOFT_ISSUE", "the issue, if the task has one"),
@@ -34,6 +34,7 @@ const SET: [(&str, &str); 9] = [
     ("TOFT_BRIEF", "the file with the brief"),
     ("TOFT_SOCKET", "in a sandbox or a container: the socket through which toft reaches the runner"),
     ("TOFT_REPORT", "the file in which the agent may report its outcome"),
+    ("TOFT_CAPACITY_NAME", "the unit of the capacity NAME that it holds, from 1"),
     ("TOFT_PORT_NAME", "the port that `workspaces.setup.ports` calls NAME"),
 ];
 

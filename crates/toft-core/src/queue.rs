@@ -29,6 +29,8 @@ pub(crate) struct Filter<'a> {
     pub(crate) workflow: Option<&'a Workflow>,
     /// Only tasks with all of these labels.
     pub(crate) labels: &'a [String],
+    /// Only tasks without any of these labels.
+    pub(crate) without: &'a [String],
     /// Only tasks that require no other capabilities; all tasks if absent.
     pub(crate) capabilities: Option<&'a [String]>,
     /// Also tasks that are assigned to the agent of this name; tasks assigned to other agents are never included.
@@ -47,13 +49,14 @@ impl Filter<'_> {
     /// The key under which all matching tasks and no others are indexed, if one is enough.
     pub(crate) fn only_key(&self) -> Option<QueueKey> {
         let mut keys = self.keys();
-        if keys.len() == 1 { keys.pop() } else { None }
+        if keys.len() == 1 && self.without.is_empty() { keys.pop() } else { None }
     }
 
     /// Whether the task matches, except for its required capabilities.
     pub(crate) fn fits(&self, task: &Task) -> bool {
         self.workflow.is_none_or(|workflow| workflow.id == task.workflow)
             && self.labels.iter().all(|label| task.spec.labels.contains(label))
+            && !self.without.iter().any(|label| task.spec.labels.contains(label))
             && self.scope.covers(&task.place)
             && (task.spec.assigned_to.is_none() || task.spec.assigned_to.as_deref() == self.mine)
     }
@@ -100,7 +103,7 @@ fn requiring_lanes(tx: &mut dyn StoreTx, bases: &[String]) -> Result<Vec<String>
 
 /// The lanes in scope whose tasks are assigned, each with the name of the agent.
 pub(crate) fn assigned_lanes(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Vec<(String, String)>> {
-    let all = Filter { scope, workflow: None, labels: &[], capabilities: None, mine: None };
+    let all = Filter { scope, workflow: None, labels: &[], without: &[], capabilities: None, mine: None };
     let prefixes: Vec<_> = all.common(tx)?.iter().map(|base| assigned_lane(base, "")).collect();
     let lanes = if prefixes.is_empty() { Vec::new() } else { tx.lanes(&prefixes, SETS)? };
     Ok(lanes.into_iter().filter_map(|lane| assignee(&lane).map(str::to_owned).map(|name| (lane, name))).collect())
@@ -134,7 +137,7 @@ impl<'a> Queue<'a> {
             lanes.extend(requiring_lanes(tx, &bases)?.into_iter().filter(|lane| filter.satisfied(lane)));
         }
         let keys = filter.keys();
-        let page = if keys.len() > 1 { PAGE } else { page };
+        let page = if keys.len() > 1 || !filter.without.is_empty() { PAGE } else { page };
         let (heads, joined) = (VecDeque::new(), VecDeque::new());
         let (after, taking, drained) = (String::new(), false, lanes.is_empty());
         Ok(Self { filter, bases, lanes, keys, turns: 0, page, taking, after, heads, joined, drained, misses: 0 })
@@ -144,7 +147,7 @@ impl<'a> Queue<'a> {
     /// read.
     pub(crate) fn take(tx: &mut dyn StoreTx, filter: Filter<'a>, count: usize) -> Result<Self> {
         let queue = Self::open(tx, filter, count)?;
-        let taking = queue.keys.len() == 1;
+        let taking = queue.keys.len() == 1 && filter.without.is_empty();
         Ok(Self { taking, ..queue })
     }
 

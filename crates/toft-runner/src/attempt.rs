@@ -37,6 +37,7 @@ use toft_work::{
 
 use super::{
     Rules, SlotEvent,
+    capacity::{CapacityUnit, FreeCapacity},
     container::Contained,
     files::{Conversation, Files, read_word},
     process::{Activity, ProcessStart, Running},
@@ -61,6 +62,8 @@ pub(super) struct AttemptRun<'a> {
     pub(super) mask: &'a Mask,
     pub(super) events: &'a SlotEventSender,
     pub(super) keeping: &'a Keeping,
+    /// What it uses.
+    pub(super) capacity: &'a FreeCapacity,
     /// The runner is gone, or must end quickly.
     pub(super) stop: &'a AtomicBool,
 }
@@ -90,6 +93,7 @@ impl AttemptRun<'_> {
         let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
         let resuming = goes_on.as_ref().and_then(|found| resuming(&self.rules.resume, &found.session));
         let mut variables = self.variables(&files);
+        variables.extend(self.capacity.units.iter().map(CapacityUnit::variable));
         let mut socket = self.socket(&variables)?;
         if let Some(socket) = &socket {
             // What reaches toft through a socket has no store, and no password of one.

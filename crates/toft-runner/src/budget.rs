@@ -1,81 +1,156 @@
-//! The budget of a run: nothing new is claimed once what runs may use up the rest.
+//! Budgets of a run, a day and a task: nothing new is claimed once what runs may use up the rest, and a task that used up
+//! its own asks a person.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs, io, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toft_core::{flow::Attempt, time::Timestamp};
+use toft_session::{config::state_home, recipe::UsageLimit};
+use toft_store::private;
 
 use super::{RunnerEvent, SlotEvent};
 
-/// What a run may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RunBudget {
-    /// In the currency that agents report, which is US dollars.
-    pub cost: Option<f64>,
+/// What was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Spent {
+    pub(super) cost: f64,
     /// Input and output together.
-    pub tokens: Option<u64>,
+    pub(super) tokens: u64,
+    /// Number of attempts.
+    pub(super) attempts: u32,
+}
+
+impl Spent {
+    fn add(&mut self, cost: Option<f64>, tokens: Option<u64>) {
+        self.cost += cost.unwrap_or(0.0);
+        self.tokens = self.tokens.saturating_add(tokens.unwrap_or(0));
+        self.attempts += 1;
+    }
+
+    /// What the attempts at a task used.
+    pub(super) fn of(attempts: &[Attempt]) -> Self {
+        let mut spent = Self::default();
+        for attempt in attempts {
+            let usage = attempt.report.as_ref().and_then(|report| report.usage);
+            spent.add(attempt.cost, usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens)));
+        }
+        spent
+    }
+
+    /// Why one more attempt, besides `running` others, would pass a limit, if attempts go on as they were.
+    pub(super) fn passes(&self, limit: UsageLimit, running: usize) -> Option<String> {
+        let each = f64::from(self.attempts.max(1));
+        let next = |used: f64, most: f64| match self.attempts {
+            0 => most <= 0.0,
+            _ => used + used / each * (running + 1) as f64 > most,
+        };
+        if let Some(most) = limit.cost.filter(|most| next(self.cost, *most)) {
+            let (cost, each) = (self.cost, self.cost / each);
+            return Some(format!("${cost:.2} are spent, about ${each:.2} an attempt; one more would pass ${most:.2}"));
+        }
+        let most = limit.tokens.filter(|most| next(self.tokens as f64, *most as f64))?;
+        let each = self.tokens as f64 / each;
+        Some(format!("{} tokens are used, about {each:.0} an attempt; one more would pass {most}", self.tokens))
+    }
+}
+
+/// What all runners of this user used on this machine today, which begins at midnight UTC.
+struct DaySpent {
+    file: PathBuf,
+}
+
+impl DaySpent {
+    fn today() -> io::Result<Self> {
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let now = Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)).to_string();
+        let dir = state_home().join("spent");
+        private::create_dir_all(&dir)?;
+        let file = dir.join(now.get(..10).unwrap_or("unknown"));
+        // Other days are over.
+        for entry in fs::read_dir(&dir)?.flatten().filter(|entry| entry.path() != file) {
+            // Another runner may have removed it.
+            let _ = fs::remove_file(entry.path());
+        }
+        Ok(Self { file })
+    }
+
+    /// Adds an attempt, if there is one, and returns the sum.
+    fn add(&self, attempt: Option<(Option<f64>, Option<u64>)>) -> io::Result<Spent> {
+        let mut file = fs::OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&self.file)?;
+        // One runner after the other; the lock ends with the file.
+        file.lock()?;
+        let mut text = String::new();
+        io::Read::read_to_string(&mut file, &mut text)?;
+        let mut spent: Spent = serde_json::from_str(&text).unwrap_or_default();
+        if let Some((cost, tokens)) = attempt {
+            spent.add(cost, tokens);
+            io::Seek::rewind(&mut file)?;
+            // It only grows, but for the rounding of a cost.
+            file.set_len(0)?;
+            io::Write::write_all(&mut file, serde_json::to_string(&spent)?.as_bytes())?;
+        }
+        Ok(spent)
+    }
 }
 
 /// Follows what a run uses. What an agent uses is known when its attempt ends, so attempts that run count as much as
 /// those before them on average.
 #[derive(Debug, Default)]
 pub struct BudgetMeter {
-    budget: RunBudget,
-    cost: f64,
-    tokens: f64,
-    ended: u32,
+    run: UsageLimit,
+    day: UsageLimit,
+    spent: Spent,
     running: BTreeSet<usize>,
     reached: bool,
 }
 
 impl BudgetMeter {
     /// A run that used nothing yet.
-    pub fn new(budget: RunBudget) -> Self {
-        Self { budget, ..Self::default() }
+    pub fn new(run: UsageLimit, day: UsageLimit) -> Self {
+        Self { run, day, ..Self::default() }
+    }
+
+    /// Whether nothing new may be claimed any more.
+    pub fn is_reached(&self) -> bool {
+        self.reached
+    }
+
+    /// Says before the run starts why nothing may be claimed today.
+    pub fn begin(&mut self) -> Option<String> {
+        self.check(None)
     }
 
     /// Takes in an event; says once why nothing new may be claimed.
     pub fn hear(&mut self, event: &RunnerEvent) -> Option<String> {
         let RunnerEvent::Slot(slot, event) = event else { return None };
         match event {
-            SlotEvent::Claimed { .. } => drop(self.running.insert(*slot)),
+            SlotEvent::Claimed { .. } => {
+                self.running.insert(*slot);
+                self.check(None)
+            }
             SlotEvent::Ended { cost, tokens, .. } => {
                 self.running.remove(slot);
-                self.ended += 1;
-                self.cost += cost.unwrap_or(0.0);
-                self.tokens += tokens.unwrap_or(0) as f64;
+                self.spent.add(*cost, *tokens);
+                self.check(Some((*cost, *tokens)))
             }
-            _ => return None,
+            _ => None,
         }
-        let cost = self.budget.cost.filter(|most| self.next_passes(self.cost, *most));
-        let tokens = self.budget.tokens.filter(|most| self.next_passes(self.tokens, *most as f64));
-        if self.reached || cost.is_none() && tokens.is_none() {
-            return None;
-        }
-        self.reached = true;
-        let each = f64::from(self.ended.max(1));
-        let spent = match (cost, tokens) {
-            (Some(most), _) => {
-                format!(
-                    "${:.2} are spent, about ${:.2} an attempt; one more would pass ${most:.2}",
-                    self.cost,
-                    self.cost / each
-                )
-            }
-            (None, most) => format!(
-                "{} tokens are used, about {:.0} an attempt; one more would pass {}",
-                self.tokens,
-                self.tokens / each,
-                most.unwrap_or_default()
-            ),
-        };
-        Some(format!("Budget: {spent}, with {} running. Nothing new is claimed.", self.running.len()))
     }
 
-    /// Whether one more attempt would pass the limit, if attempts go on as they were.
-    fn next_passes(&self, used: f64, most: f64) -> bool {
-        if self.ended == 0 {
-            return most <= 0.0;
+    fn check(&mut self, attempt: Option<(Option<f64>, Option<u64>)>) -> Option<String> {
+        let running = self.running.len();
+        let mut why = self.spent.passes(self.run, running).map(|why| format!("Budget: {why}"));
+        if self.day != UsageLimit::default() {
+            // What cannot be counted stops the run: a limit that does not hold is none.
+            let today = DaySpent::today().and_then(|today| today.add(attempt));
+            why = why.or(match today {
+                Ok(today) => today.passes(self.day, running).map(|why| format!("Budget of today: {why}")),
+                Err(error) => Some(format!("Budget of today cannot be read: {error}")),
+            });
         }
-        let each = used / f64::from(self.ended);
-        used + each * (self.running.len() + 1) as f64 > most
+        let why = why.filter(|_| !self.reached)?;
+        self.reached = true;
+        Some(format!("{why}, with {running} running. Nothing new is claimed."))
     }
 }
 
@@ -97,7 +172,7 @@ mod tests {
     #[test]
     fn nothing_new_is_claimed_when_one_more_would_pass_the_limit() {
         // Each costs 2; with two at work, 10 is enough for three that ended.
-        let mut meter = BudgetMeter::new(RunBudget { cost: Some(10.0), tokens: None });
+        let mut meter = BudgetMeter::new(UsageLimit { cost: Some(10.0), tokens: None }, UsageLimit::default());
         for (n, slot) in [0, 1, 0].into_iter().enumerate() {
             assert_eq!(meter.hear(&claimed(slot)), None);
             assert_eq!(meter.hear(&ended(slot, 2.0, 5)), None, "{n}");
@@ -107,9 +182,9 @@ mod tests {
         let wanted = "$6.00 are spent, about $2.00 an attempt; one more would pass $10.00, with 2 running";
         assert_eq!(said, format!("Budget: {wanted}. Nothing new is claimed."));
         assert_eq!(meter.hear(&ended(1, 2.0, 5)), None, "once");
-        let mut meter = BudgetMeter::new(RunBudget { cost: None, tokens: Some(100) });
+        let mut meter = BudgetMeter::new(UsageLimit { cost: None, tokens: Some(100) }, UsageLimit::default());
         assert!(meter.hear(&ended(0, 0.0, 60)).unwrap().contains("60 tokens are used"));
-        let mut meter = BudgetMeter::new(RunBudget::default());
+        let mut meter = BudgetMeter::new(UsageLimit::default(), UsageLimit::default());
         assert_eq!(meter.hear(&ended(0, 1e9, 1 << 60)), None);
     }
 }

@@ -9,6 +9,7 @@ mod acp;
 mod attempt;
 pub mod briefing;
 mod budget;
+mod capacity;
 mod container;
 mod files;
 mod fleet;
@@ -24,11 +25,11 @@ mod socket;
 mod supervisor;
 mod tail;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 pub use self::{
     acp::{AcpEnd, AcpPrompt, prompt as prompt_over_acp},
-    budget::{BudgetMeter, RunBudget},
+    budget::BudgetMeter,
     container::{Container, ContainerKind},
     files::{AttemptLog, Attempts},
     fleet::{Fleet, Order, RunnerEvent, SLOT},
@@ -42,6 +43,7 @@ pub use self::{
 };
 use serde::{Deserialize, Serialize};
 use toft_core::time::Timestamp;
+use toft_session::recipe::UsageLimit;
 
 /// How a runner works.
 #[derive(Clone, Debug)]
@@ -74,6 +76,10 @@ pub struct Rules {
     pub sandbox: Option<Sandbox>,
     /// The container of the command, instead of a sandbox.
     pub container: Option<Container>,
+    /// How many units there are of each capacity.
+    pub capacity: BTreeMap<String, u32>,
+    /// What all attempts at one task may use together.
+    pub task_limit: UsageLimit,
     /// The start commit of workspaces, if not that of the main checkout.
     pub base: Option<String>,
 }
@@ -103,6 +109,8 @@ impl Default for Rules {
             budget: briefing::CONTEXT_TOKENS,
             sandbox: None,
             container: None,
+            capacity: BTreeMap::new(),
+            task_limit: UsageLimit::default(),
             base: None,
         }
     }

@@ -1,5 +1,6 @@
 //! A slot: a process that works on one task after the other.
 
+mod claim;
 mod outcome;
 
 use std::{
@@ -17,14 +18,12 @@ use toft_core::{
     agent::{Agent, AgentState},
     flow::Ending,
     keeper::{Duty, Keeper},
-    refusal::Refusal,
     store::{self, StoreError},
     time::Timestamp,
     verbs::{
-        Operation,
         agent::{Mine, Register},
-        claim::{self, Claimed},
-        ready, renew,
+        claim::Claimed,
+        ready,
     },
     workspace::WorkspaceKind,
 };
@@ -32,22 +31,23 @@ use toft_plan::Plan;
 use toft_session::{
     engine::Home,
     error::Error,
-    keep::{KeepView, Keeping, KeptHold, clock},
+    keep::{KeepView, Keeping, KeptHold},
     mask::Mask,
     processes,
     provider::RestingAgent,
-    session::{Session, random_ids},
+    session::Session,
 };
 use toft_vcs::{RunError, workspace::WorkspaceError};
 use toft_work::{
     Work,
-    work::operation,
     workspaces::{Given, Wanted, counts_against},
 };
 
+use self::claim::{SentClaim, TakenTask};
 use super::{
     Rules, SlotEvent,
     attempt::{AttemptEnd, AttemptRun},
+    capacity::FreeCapacity,
     files::Files,
     slot_events::{self, SlotEventSender, SlotEventWriter},
 };
@@ -86,6 +86,8 @@ pub struct Slot {
     writer: RefCell<Option<SlotEventWriter>>,
     /// The lease under which it works.
     kept: Arc<Mutex<Option<KeepView>>>,
+    /// What its next or present task may use.
+    capacity: RefCell<FreeCapacity>,
     /// Until when its agent rests, as far as it was told.
     resting: RefCell<Option<Timestamp>>,
     /// It said that it is paused.
@@ -99,19 +101,6 @@ struct SlotRepository {
     session: Session,
     /// A claim whose answer was lost: it may have been committed.
     asked: RefCell<Option<SentClaim>>,
-}
-
-/// A claim that was sent.
-struct SentClaim {
-    op: Operation,
-    request: claim::Request,
-    sent: u64,
-}
-
-/// A claimed task, and since when its lease is certainly valid.
-struct TakenTask {
-    claimed: Claimed,
-    since: u64,
 }
 
 impl Slot {
@@ -133,6 +122,7 @@ impl Slot {
             events,
             writer: RefCell::new(Some(writer)),
             kept: Arc::default(),
+            capacity: RefCell::default(),
             resting: RefCell::default(),
             told_paused: Cell::default(),
             drain: Arc::default(),
@@ -303,7 +293,9 @@ impl Slot {
                 Ok(Round::Idle)
             }
             Some(taken) => {
-                self.work_on_task(&taken)?;
+                let worked = self.work_on_task(&taken);
+                self.capacity.take();
+                worked?;
                 self.let_go_of_others()?;
                 Ok(Round::Worked)
             }
@@ -351,65 +343,6 @@ impl Slot {
         while !left.is_zero() && !self.over() {
             thread::sleep(step.min(left));
             left = left.saturating_sub(step);
-        }
-    }
-
-    /// How long it waits for work in one repository.
-    fn patience(&self) -> Duration {
-        PATIENCE / u32::try_from(self.repositories.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Claims a task, if one is ready soon. A claim whose answer was lost is repeated with the same operation id until
-    /// it is answered: it may have been committed.
-    fn take(&self) -> Result<Option<TakenTask>, Error> {
-        let lost = self.repository().asked.take();
-        let again = lost.is_some();
-        let asked = lost.unwrap_or_else(|| {
-            let request = claim::Request {
-                labels: self.rules.labels.clone(),
-                scope: self.session().scope(),
-                ttl: Some(self.rules.ttl),
-                holder: self.session().machine().this_process(),
-                ..claim::Request::default()
-            };
-            let op = operation(&format!("run_{}", random_ids().word()), &format!("{request:?}"));
-            SentClaim { op, request, sent: clock() }
-        });
-        match self.work().claim_waiting(&self.name, Some(&asked.op), &asked.request, self.patience()) {
-            Ok(outcome) => match outcome.claims.into_iter().next() {
-                // Waiting for work does not count as holding it.
-                Some(claimed) if again || clock() - asked.sent > self.rules.ttl.as_millis() as u64 / 4 => {
-                    self.still_held(claimed)
-                }
-                claimed => Ok(claimed.map(|claimed| TakenTask { claimed, since: asked.sent })),
-            },
-            Err(Error::Refused(Refusal::NothingReady { .. })) => Ok(None),
-            Err(Error::Refused(Refusal::AgentPaused { .. })) => {
-                self.say_paused();
-                // Nothing was waited for.
-                self.sleep(self.patience());
-                Ok(None)
-            }
-            Err(Error::Refused(Refusal::OpReused { .. })) => {
-                // The claim committed, but its outcome is unavailable; release what it claimed.
-                self.let_go_of_others()?;
-                Ok(None)
-            }
-            Err(Error::Store(error)) => {
-                *self.repository().asked.borrow_mut() = Some(asked);
-                Err(error.into())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The task of an earlier claim, if its lease is still valid: the store renews it now.
-    fn still_held(&self, claimed: Claimed) -> Result<Option<TakenTask>, Error> {
-        let (since, holds) = (clock(), vec![(claimed.task.id.clone(), claimed.lease.fence())]);
-        match self.session().perform_as(&self.name, None, renew::Request { holds, ttl: None }) {
-            Ok(_) => Ok(Some(TakenTask { claimed, since })),
-            Err(Error::Refused(_)) => Ok(None),
-            Err(error) => Err(error),
         }
     }
 
@@ -510,6 +443,7 @@ impl Slot {
             mask: &self.mask,
             events: &self.events,
             keeping,
+            capacity: &self.capacity.borrow(),
             stop: &self.stop,
         };
         attempt.run()

@@ -1,6 +1,7 @@
 //! Configuration: built-in defaults, then the user's file, the repository's, this clone's, then the caller's values.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -18,7 +19,7 @@ use toft_core::{
 use crate::{
     config_file::{ConfigFile, ContainerSection, RunAgent},
     error::Error,
-    recipe::{Recipe, recipes},
+    recipe::{Recipe, UsageLimit, recipes},
     setup::{Setup, inside},
 };
 
@@ -130,7 +131,17 @@ pub struct RunRules {
     pub agents: Vec<Recipe>,
     /// The command that is started when something waits for a person.
     pub notify: Vec<String>,
+    /// That is shown on the desktop, too.
+    pub notify_desktop: bool,
+    /// What one run may use.
+    pub run_limit: UsageLimit,
+    /// What all runs of a day may use.
+    pub day_limit: UsageLimit,
+    /// What all attempts at one task may use.
+    pub task_limit: UsageLimit,
     pub container: ContainerRules,
+    /// How many units there are of each capacity on this machine.
+    pub capacity: BTreeMap<String, u32>,
 }
 
 /// How an agent's container is made.
@@ -145,7 +156,18 @@ pub struct ContainerRules {
 
 impl Default for RunRules {
     fn default() -> Self {
-        Self { idle: None, total: None, agents: recipes(), notify: Vec::new(), container: ContainerRules::default() }
+        Self {
+            idle: None,
+            total: None,
+            agents: recipes(),
+            notify: Vec::new(),
+            notify_desktop: false,
+            run_limit: UsageLimit::default(),
+            day_limit: UsageLimit::default(),
+            task_limit: UsageLimit::default(),
+            container: ContainerRules::default(),
+            capacity: BTreeMap::new(),
+        }
     }
 }
 
@@ -345,11 +367,38 @@ impl Settings {
         self.run.idle = span("run.idle", &file.run.idle)?.or(self.run.idle);
         self.run.total = span("run.total", &file.run.total)?.or(self.run.total);
         let ContainerSection { image, args, env } = file.run.container;
-        let starts = !file.run.agents.is_empty() || file.notify.command.is_some();
+        let starts = !file.run.agents.is_empty() || file.notify.command.is_some() || file.notify.desktop.is_some();
         if !own && (starts || image.is_some() || args.is_some() || env.is_some()) {
             return Err(wrong("only the user's own configuration may say which commands are started".into()));
         }
         self.run.notify = file.notify.command.unwrap_or_else(|| std::mem::take(&mut self.run.notify));
+        self.run.notify_desktop = file.notify.desktop.unwrap_or(self.run.notify_desktop);
+        let budget = &file.run.budget;
+        let limits = [
+            (&mut self.run.run_limit, budget.run_cost, budget.run_tokens),
+            (&mut self.run.day_limit, budget.day_cost, budget.day_tokens),
+            (&mut self.run.task_limit, budget.task_cost, budget.task_tokens),
+        ];
+        for (limit, cost, tokens) in limits {
+            if !own && (cost.is_some() || tokens.is_some()) {
+                return Err(wrong("only the user's own configuration may say what runs may use".into()));
+            }
+            if cost.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
+                return Err(wrong("run.budget: a cost is a number that is not below 0".into()));
+            }
+            *limit = UsageLimit { cost: cost.or(limit.cost), tokens: tokens.or(limit.tokens) };
+        }
+        if !own && !file.capacity.is_empty() {
+            return Err(wrong("only the user's own configuration may say what this machine has".into()));
+        }
+        for (name, count) in file.capacity {
+            // It is a file's name and part of a variable's.
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || [b'-', b'_'].contains(&byte);
+            if name.is_empty() || !name.bytes().all(plain) {
+                return Err(wrong(format!("capacity: `{name}` is not a name of letters, digits, - and _")));
+            }
+            self.run.capacity.insert(name, count);
+        }
         let container = &mut self.run.container;
         container.image = image.or(container.image.take());
         container.args = args.unwrap_or_else(|| std::mem::take(&mut container.args));

@@ -30,6 +30,10 @@ pub(crate) struct ConfigFile {
     pub(crate) workspaces: WorkspacesSection,
     pub(crate) run: RunSection,
     pub(crate) notify: NotifySection,
+    /// How many units of a name there are on this machine. A task with the label `uses:NAME` holds one while an agent of `toft run` works on
+    /// it, and so does every agent `--agent NAME`.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) capacity: BTreeMap<String, u32>,
     pub(crate) sync: SyncSection,
 }
 
@@ -133,6 +137,30 @@ pub(crate) struct RunSection {
     #[schemars(extend("name" = "NAME"))]
     pub(crate) agents: BTreeMap<String, RunAgent>,
     pub(crate) container: ContainerSection,
+    pub(crate) budget: BudgetSection,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BudgetSection {
+    /// US dollars that one run of `toft run` may cost, as agents report it; `--max-cost` replaces it.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) run_cost: Option<f64>,
+    /// Tokens that one run may use; `--max-tokens` replaces it.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) run_tokens: Option<u64>,
+    /// US dollars that all runs on this machine may cost on one day, which begins at midnight UTC.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) day_cost: Option<f64>,
+    /// Tokens that all runs on this machine may use on one day.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) day_tokens: Option<u64>,
+    /// US dollars that all attempts at one task may cost; before they are passed, a person is asked.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) task_cost: Option<f64>,
+    /// Tokens that all attempts at one task may use.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) task_tokens: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -156,6 +184,9 @@ pub(crate) struct NotifySection {
     /// issue, `{text}` what happened.
     #[schemars(extend("scope" = "user"))]
     pub(crate) command: Option<Vec<String>>,
+    /// Show it on the desktop: with `notify-send`, or `osascript` on macOS.
+    #[schemars(extend("scope" = "user", "default" = false))]
+    pub(crate) desktop: Option<bool>,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -22,6 +22,15 @@ const SESSION: &str = "{session}";
 /// A hook for Claude Code: messages reach the agent after its next tool. Without toft on its PATH it does nothing.
 const CLAUDE_SETTINGS: &str = r#"{"hooks":{"PostToolUse":[{"hooks":[{"type":"command","command":"if command -v toft >/dev/null 2>&1; then toft hook PostToolUse --for claude; fi"}]}]}}"#;
 
+/// What may be used at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UsageLimit {
+    /// In the currency that agents report, which is US dollars.
+    pub cost: Option<f64>,
+    /// Input and output together.
+    pub tokens: Option<u64>,
+}
+
 /// How an agent is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {

@@ -51,7 +51,7 @@ pub use toft_session::{
     mask::masked_in_attempt,
     person::MARK,
     provider,
-    recipe::{Recipe, acp_recipe, recipes, unconfined},
+    recipe::{Recipe, UsageLimit, acp_recipe, recipes, unconfined},
     registry::registered_stores,
     setup::Setup,
     transcript,

@@ -140,6 +140,7 @@ impl<'a> Worker<'a> {
             offers: Vec::new(),
             id: query.id,
             count,
+            without: Vec::new(),
             labels: query.labels,
             scope: query.scope.unwrap_or_else(|| self.toft.scope()),
             ttl: query.ttl,

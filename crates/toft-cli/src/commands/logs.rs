@@ -40,6 +40,9 @@ pub(super) fn logs(app: &App<'_>, args: &Logs) -> Done {
             "toft status lists who works; toft show ID --log reads an attempt that ended",
         ));
     }
+    if found.is_empty() {
+        app.output.progress("no agent of a runner works here yet; waiting for one, Ctrl-C ends");
+    }
     let mut followed: BTreeMap<(String, u64), FollowedLog> = BTreeMap::new();
     let mut looks = 0;
     loop {

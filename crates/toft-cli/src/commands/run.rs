@@ -17,11 +17,11 @@ use signal_hook::{
     iterator::Signals,
 };
 use toft::{
-    ContainerRules, Error, Session, Toft, acp_recipe,
+    ContainerRules, Error, Session, Toft, UsageLimit, acp_recipe,
     provider::RestingAgent,
     runner::{
         AcpEnd, AcpPrompt, BudgetMeter, Container, ContainerKind, Fleet, LandlockRules, Network, Order, Rules,
-        RunBudget, RunnerEvent, SLOT, SOCKET, SUPERVISOR, Sandbox, Slot, SlotEvent, Supervisor, call, confined_command,
+        RunnerEvent, SLOT, SOCKET, SUPERVISOR, Sandbox, Slot, SlotEvent, Supervisor, call, confined_command,
         enter_landlock, forward_to_proxy, prompt_over_acp, proxy_of, show_life, wait_for_end,
     },
     verbs::{
@@ -87,8 +87,13 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let mut progress = RunProgress::new(app.output, &shorten, &unfinished, fleet.names(), promise.as_deref());
     show_life()?;
     let (order, orders) = orders()?;
-    let mut meter = BudgetMeter::new(RunBudget { cost: args.max_cost, tokens: args.max_tokens });
-    let notify = &toft.located().run.notify;
+    let known = &toft.located().run;
+    let run_limit =
+        UsageLimit { cost: args.max_cost.or(known.run_limit.cost), tokens: args.max_tokens.or(known.run_limit.tokens) };
+    let mut meter = BudgetMeter::new(run_limit, known.day_limit);
+    if let Some(said) = meter.begin() {
+        return Err(Failure::budget(said));
+    }
     // Issues of other clones, before the slots look for work; what does not work now does the next time.
     for toft in &all {
         let _ = toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself()));
@@ -101,7 +106,10 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
             let _ = order.send(Order::Drain);
         }
         if let Some((id, text)) = needs_a_person(&event) {
-            call(&notification(notify, &id, &text));
+            call(&notification(&known.notify, &id, &text));
+            if known.notify_desktop {
+                call(&notification(&desktop(), &id, &text));
+            }
         }
     })?;
     all.iter().try_for_each(|toft| toft.work().let_go_of_ended(&toft.located().agent).map(drop))?;
@@ -119,6 +127,9 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
                 Failure::nothing("nothing is ready", "toft ready --explain · without --once, toft run waits for work")
             }
         }),
+        (false, 0) if meter.is_reached() => {
+            Err(Failure::budget("the run ended before its budget was passed".to_owned()))
+        }
         (false, 0) => Ok(ExitCode::SUCCESS),
         (true, _) => Err(Failure::stopped("a slot stopped", "its message is above")),
         (false, parked) => {
@@ -254,6 +265,8 @@ fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
         budget: args.budget,
         sandbox,
         container,
+        capacity: known.capacity.clone(),
+        task_limit: known.task_limit,
         base: args.base.clone(),
     })
 }
@@ -289,6 +302,18 @@ fn needs_a_person(event: &RunnerEvent) -> Option<(String, String)> {
         _ => return None,
     };
     Some((issue.as_ref().unwrap_or(task).clone(), format!("{why}: {message}")))
+}
+
+/// The command that shows something on the desktop.
+fn desktop() -> Vec<String> {
+    let words: &[&str] = if cfg!(target_os = "macos") {
+        const SCRIPT: [&str; 3] =
+            ["on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run"];
+        &["osascript", "-e", SCRIPT[0], "-e", SCRIPT[1], "-e", SCRIPT[2], "toft: {id}", "{text}"]
+    } else {
+        &["notify-send", "--app-name=toft", "--", "toft: {id}", "{text}"]
+    };
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 /// The command that calls a person. What an agent wrote is an argument of its own, and never part of another word, which a

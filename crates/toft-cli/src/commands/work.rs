@@ -1,10 +1,14 @@
 //! The daily verbs.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde_json::Value;
 use toft::{
     Toft,
+    agent::AgentState,
     briefing::Here,
     checkpoint::CheckpointKind,
     flow::Evidence,
@@ -14,7 +18,7 @@ use toft::{
     message::InboxItem,
     time::Timestamp,
     verbs::{
-        claim,
+        agent, claim,
         finish::{self, How, WaitFor},
         inbox, log, ready, save, show, status,
     },
@@ -85,6 +89,7 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
         id: args.id.clone(),
         offers: Vec::new(),
         count: args.count.unwrap_or(1),
+        without: Vec::new(),
         labels: args.labels.clone(),
         scope,
         ttl: args.ttl,
@@ -337,7 +342,7 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
 const LOOKING: Duration = Duration::from_millis(100);
 
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
-    let (mut repositories, mut now) = (Vec::new(), Timestamp::default());
+    let (mut repositories, mut paused, mut now) = (Vec::new(), BTreeSet::new(), Timestamp::default());
     for Reached { toft, scope, name, ledgers } in app.reach(&args.reach)? {
         let outcome = app.perform(toft, status::Request { scope: scope.clone(), limit: args.limit })?;
         let mut workspaces = Overview::default();
@@ -355,9 +360,12 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
             (proposals, proposed, orphans) = (plan.proposals()?, plan.my_proposals()?, plan.orphans()?);
         }
         app.heard(toft, name.as_ref());
+        let agents = app.perform(toft, agent::List { all: false })?;
+        let draining = agents.into_iter().filter(|row| row.agent.state == AgentState::Draining);
+        paused.extend(draining.map(|row| row.agent.name));
         repositories.push(RepositoryStatus { name, outcome, workspaces, proposals, proposed, orphans });
     }
-    app.show(&StatusView { repositories, resting: toft::provider::RestingAgent::all(), now })
+    app.show(&StatusView { repositories, resting: toft::provider::RestingAgent::all(), paused, now })
 }
 
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {

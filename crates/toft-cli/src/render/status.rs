@@ -1,6 +1,6 @@
 //! The overview: what needs a person, what is worked on, what is ready.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 use toft::{
@@ -95,6 +95,8 @@ pub(crate) struct StatusView {
     pub(crate) repositories: Vec<RepositoryStatus>,
     /// Agents that their providers refuse for now.
     pub(crate) resting: Vec<RestingAgent>,
+    /// Agents that claim nothing until they are resumed.
+    pub(crate) paused: BTreeSet<String>,
     pub(crate) now: Timestamp,
 }
 
@@ -107,6 +109,7 @@ impl View for StatusView {
         let row = |repository: &RepositoryStatus| {
             let mut row = repository.json();
             row["resting"] = data(&self.resting);
+            row["paused"] = data(&self.paused);
             row
         };
         match self.repositories.as_slice() {
@@ -133,6 +136,10 @@ impl View for StatusView {
             let (agent, until, why) = (clean(agent), page.moment(*until), short(&refusal.message, 100));
             let kind = refusal.kind.as_str();
             page.line(format!("{agent} rests until {until}: {kind} ({why}); toft resume {agent} ends that"));
+        }
+        if !self.paused.is_empty() {
+            let names: Vec<String> = self.paused.iter().map(|name| clean(name)).collect();
+            page.line(format!("Paused: {}; toft resume NAME ends that", names.join(", ")));
         }
         let seen = self.repositories.iter().filter_map(|repository| repository.workspaces.as_of).min();
         let age = seen.map(|at| self.now.since(at)).filter(|age| age.as_secs() > 0);

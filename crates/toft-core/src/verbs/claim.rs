@@ -40,6 +40,9 @@ pub struct Request {
     pub count: usize,
     /// Only tasks with all of these labels.
     pub labels: Vec<String>,
+    /// Only tasks without any of these labels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<String>,
     pub scope: Scope,
     /// Time to live of the lease, if not the default.
     #[serde(
@@ -302,7 +305,7 @@ impl Request {
     fn filter<'a>(&'a self, workflow: Option<&'a Workflow>, me: Option<&'a Agent>) -> Filter<'a> {
         let capabilities = Some(me.map_or(&[][..], |me| me.capabilities.as_slice()));
         let mine = me.filter(|me| me.assigned).map(|me| me.name.as_str());
-        Filter { scope: &self.scope, workflow, labels: &self.labels, capabilities, mine }
+        Filter { scope: &self.scope, workflow, labels: &self.labels, without: &self.without, capabilities, mine }
     }
 
     fn take_best(
@@ -314,8 +317,11 @@ impl Request {
     ) -> VerbResult<Vec<Claimed>> {
         let mut queue = Queue::take(work.tx, self.filter(only, Some(me)), self.wanted())?;
         let mut claims = Vec::new();
-        let mut offers =
-            self.offers.iter().filter(|offer| only.is_none() && offer.listed(&self.labels, true)).peekable();
+        let mut offers = self
+            .offers
+            .iter()
+            .filter(|offer| only.is_none() && offer.listed(&self.labels, &self.without, true))
+            .peekable();
         let mut head = None;
         while claims.len() < self.wanted() {
             if head.is_none() {

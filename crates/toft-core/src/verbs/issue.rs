@@ -42,9 +42,12 @@ pub struct Offer {
 impl Offer {
     /// Whether it is in the list of ready issues. Issues that are claimed only by id are listed, except for a caller
     /// that claims.
-    pub(super) fn listed(&self, labels: &[String], to_take: bool) -> bool {
-        let has = |label: &str| self.issue.labels.iter().any(|known| known == label);
-        self.reasons.is_empty() && labels.iter().all(|label| has(label)) && !(to_take && self.issue.only_by_name())
+    pub(super) fn listed(&self, labels: &[String], without: &[String], to_take: bool) -> bool {
+        let has = |label: &String| self.issue.labels.contains(label);
+        self.reasons.is_empty()
+            && labels.iter().all(has)
+            && !without.iter().any(has)
+            && !(to_take && self.issue.only_by_name())
     }
 
     /// The other agent for which the issue is reserved, if any.

@@ -136,7 +136,7 @@ impl Verb for Request {
         queue.join(freed(work)?);
         queue.join(assign::stranded(work, &self.scope)?.into_iter().map(Task::unassigned).collect());
         let mut ready = Vec::new();
-        let mut offers = self.offers.iter().filter(|offer| offer.listed(&self.labels, self.mine)).peekable();
+        let mut offers = self.offers.iter().filter(|offer| offer.listed(&self.labels, &[], self.mine)).peekable();
         let mut head = None;
         while ready.len() <= self.limit {
             if head.is_none() {
@@ -164,7 +164,7 @@ impl Verb for Request {
 
 impl Request {
     fn filter<'a>(&'a self, capabilities: Option<&'a [String]>) -> Filter<'a> {
-        Filter { scope: &self.scope, workflow: None, labels: &self.labels, capabilities, mine: None }
+        Filter { scope: &self.scope, workflow: None, labels: &self.labels, without: &[], capabilities, mine: None }
     }
 
     /// Tasks whose timer has expired, of workflows with free capacity.

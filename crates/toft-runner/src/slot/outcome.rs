@@ -7,17 +7,18 @@ use std::{
 };
 
 use toft_core::{
-    flow::{Ending, ProviderRefusal, TaskStatus},
+    flow::{Ending, ProviderRefusal, Report, TaskStatus},
     refusal::Refusal,
     store::{self, LeasesOf},
     verbs::{
         claim::Claimed,
-        finish::{self, How},
+        finish::{self, How, WaitFor},
         report, stop,
     },
 };
-use toft_session::{error::Error, provider::RestingAgent};
+use toft_session::{error::Error, provider::RestingAgent, recipe::UsageLimit};
 
+use super::super::budget::Spent;
 use super::{AttemptEnd, LONGEST_REST, LONGEST_WAIT, REST, Slot, SlotEvent};
 
 impl Slot {
@@ -72,7 +73,13 @@ impl Slot {
             }
             None => {}
         }
-        let (how, message) = seen.judge();
+        let (mut how, mut message) = seen.judge();
+        if matches!(how, How::Failed | How::Release | How::Handoff)
+            && seen.refusal().is_none()
+            && let Some(question) = self.over_limit(claimed, &report, cost, &message)?
+        {
+            (how, message) = (How::Waiting(WaitFor::Human), question);
+        }
         let word = word(&how);
         let request = finish::Request {
             id: Some(task.id.to_string()),
@@ -101,6 +108,27 @@ impl Slot {
             self.work().tidy_after(&self.name, &now);
         }
         Ok(())
+    }
+
+    /// What a person is asked if one more attempt at a task would pass its limit.
+    fn over_limit(
+        &self,
+        claimed: &Claimed,
+        report: &Report,
+        cost: Option<f64>,
+        message: &str,
+    ) -> Result<Option<String>, Error> {
+        if self.rules.task_limit == UsageLimit::default() {
+            return Ok(None);
+        }
+        let mut attempts = self.patiently(|| {
+            store::ask(self.session().store(), |tx| tx.attempts(&claimed.task.id)).map_err(Error::from)
+        })?;
+        if let Some(this) = attempts.iter_mut().find(|attempt| attempt.fence == claimed.lease.fence) {
+            (this.report, this.cost) = (Some(report.clone()), cost);
+        }
+        let why = Spent::of(&attempts).passes(self.rules.task_limit, 0);
+        Ok(why.map(|why| format!("It is not done ({message}). {why}. May it go on?")))
     }
 
     /// The agent rests from now on, in every slot and repository of this user.
