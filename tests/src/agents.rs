@@ -71,7 +71,11 @@ pub fn data(home: &Home, repo: &Path, words: &[&str]) -> Value {
 
 /// A home with `toft` on its path, and a repository with these issues.
 pub fn started(titles: &[&str]) -> (Home, PathBuf) {
-    let mut home = Home::new();
+    started_in(Home::new(), titles)
+}
+
+/// The same in a given home.
+pub fn started_in(mut home: Home, titles: &[&str]) -> (Home, PathBuf) {
     home.toft_on_path();
     home.set("TOFT_RETRY_BACKOFF", "50ms");
     let repo = home.repo("api");

@@ -42,9 +42,7 @@ impl Lab {
             return None;
         };
         // Codex puts helpers below its home, and refuses to do so in the directory for temporary files.
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp");
-        fs::create_dir_all(&dir).unwrap();
-        let mut home = Home::within(&fs::canonicalize(dir).unwrap());
+        let mut home = Home::outside_of_tmp();
         home.toft_on_path();
         let path = format!("{}:{}", home.variable("PATH"), bin.display());
         home.set("PATH", &path);
@@ -91,6 +89,14 @@ impl Lab {
                 self.home.set("COPILOT_MODEL", "claude-sonnet-4");
                 self.home.set("COPILOT_OFFLINE", "true");
                 self.home.set("COPILOT_AUTO_UPDATE", "false");
+            }
+            "opencode" => {
+                let config = format!(
+                    r#"{{"autoupdate":false,"share":"disabled","model":"loopback/scripted","provider":{{"loopback":{{"npm":"@ai-sdk/anthropic","name":"loopback","options":{{"baseURL":"{}/v1","apiKey":"none"}},"models":{{"scripted":{{"name":"scripted"}}}}}}}}}}"#,
+                    model.url()
+                );
+                fs::create_dir_all(user.join(".config/opencode")).unwrap();
+                fs::write(user.join(".config/opencode/opencode.json"), config).unwrap();
             }
             client => unreachable!("{client}"),
         }

@@ -68,6 +68,13 @@ impl Home {
         Self::within(&std::env::temp_dir())
     }
 
+    /// An empty home that is not below the directory for temporary files, which sandboxes have of their own.
+    pub fn outside_of_tmp() -> Self {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp");
+        fs::create_dir_all(&dir).unwrap();
+        Self::within(&fs::canonicalize(dir).unwrap())
+    }
+
     /// An empty home below `base`.
     pub fn within(base: &Path) -> Self {
         let dir = tempfile::tempdir_in(base).unwrap();

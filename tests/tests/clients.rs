@@ -122,6 +122,16 @@ fn copilot_speaks_acp() {
 }
 
 #[test]
+fn opencode_speaks_acp() {
+    speaks_acp("opencode", "acp:opencode", true);
+}
+
+#[test]
+fn opencode_finishes() {
+    finishes("opencode");
+}
+
+#[test]
 fn gemini_speaks_acp() {
     // Version 0.61 does not always write a session in time: then a new one begins, with the whole brief.
     speaks_acp("gemini", "acp:gemini", false);

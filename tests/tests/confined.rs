@@ -14,7 +14,7 @@ use std::{
 
 use toft_stories::{
     Home,
-    agents::{self, data, issue, started},
+    agents::{self, data, issue, started, started_in},
     issues::add,
     lab::{Lab, work},
     models::Model,
@@ -25,7 +25,7 @@ const KINDS: [&str; 2] = ["bubblewrap", "Landlock"];
 
 /// A home where this kind of sandbox is used.
 fn with_kind(kind: &str, titles: &[&str]) -> (Home, PathBuf) {
-    let (home, repo) = started(titles);
+    let (home, repo) = started_in(Home::outside_of_tmp(), titles);
     if kind == "Landlock" {
         // The first on the path that says no.
         agents::script(&home, "bin/bwrap", "#!/bin/sh\nexit 1\n");
@@ -69,7 +69,7 @@ fn an_agent_in_a_sandbox_has_the_rights_of_its_one_task() {
             for file in {state}/toft.db {state}/toft.db-wal {state}/ledger/* {state}/locks/x {state}/config.toml; do
                 (echo x >> $file) 2>/dev/null && echo "open: $file"
             done
-            for pid in /proc/[0-9]*; do (echo x > $pid/root{evil}) 2>/dev/null && echo "open: $pid"; done
+            for pid in /proc/[0-9]*; do (echo x > $pid/root{evil}) 2>/dev/null; done
             mount -o remount,rw / 2>/dev/null && echo "open: mount"; mknod disk b 8 0 2>/dev/null && cat disk | head -c1 && echo "open: disk"
             refused() {{ toft "$@" < /dev/null > out 2>&1; [ $? = 4 ] && grep -q 'error.confined' out || {{ echo "allowed: $*"; cat out; }}; }}
             refused claim {other}; refused stop {other}; refused close {other}; refused edit {other} -m x
@@ -77,6 +77,12 @@ fn an_agent_in_a_sandbox_has_the_rights_of_its_one_task() {
             refused --as bob save -m x; refused --store global list; refused list --all-repos; refused show {other} --log
             refused answer {other} yes; refused flow abandon {other}; refused doctor; refused setup claude; refused trust --yes
             refused save --fence 1.stolen -m x; refused backup $PWD/b; refused import jsonl x; refused export jsonl; refused pause; refused edit @ -e
+            echo "a --output={evil} b 0" | toft hook pre-push x > /dev/null 2>&1
+            head -c 20000000 /dev/zero | toft add - > out 2>&1; grep -q 'longer than' out || echo "allowed: endless input"
+            for other in /tmp/toft-*/socket; do
+                TOFT_SOCKET=$other#wrong timeout 5 toft save -m stolen > out 2>&1 && echo "allowed: $other"
+            done
+            (exec 3<> /dev/tty) 2>/dev/null && echo "open: the terminal"
             rm -f out
             cd /; toft -C / show > /dev/null && echo shown; cd "$OLDPWD"
             toft add "Found more" && toft save -m half && toft list -q > /dev/null && toft ready > /dev/null && toft prime > /dev/null
@@ -107,6 +113,56 @@ fn an_agent_in_a_sandbox_has_the_rights_of_its_one_task() {
         assert_eq!(status("Other"), "open", "{said}");
         assert_eq!(status("from stdin"), "open", "{said}");
     }
+}
+
+#[test]
+fn a_part_of_an_id_that_is_another_issue_is_not_ones_own() {
+    let (home, repo) = started(&[]);
+    let rows = [("bd-1", "Other", 3), ("bd-12", "Own", 0)].map(|(id, title, priority)| {
+        format!(r#"{{"id":"{id}","title":"{title}","status":"open","priority":{priority},"issue_type":"task","created_at":"2026-01-01T00:00:00Z","updated_at":"2026-01-01T00:00:00Z"}}"#)
+    });
+    let file = home.path().join("issues.jsonl");
+    fs::write(&file, rows.join("\n")).unwrap();
+    home.toft(&repo, &["import", "beads", file.to_str().unwrap()]).ok();
+    let script = "echo $TOFT_ISSUE; toft edit bd-1 --close stolen; toft show bd-1 --log; toft edit bd-12 -m mine; toft finish --no-change x";
+    let Some(said) = run_confined(&home, &repo, "bubblewrap", &["--sandbox"], script) else { return };
+    assert!(said.contains("out bd-12") && said.matches("error[confined]").count() == 2, "{said}");
+    assert!(said.contains("Changed bd-12"), "{said}");
+    let other = data(&home, &repo, &["show", "bd-1"]).to_string();
+    assert!(other.contains(r#""status":"open""#), "{said}\n{other}");
+}
+
+#[test]
+fn what_listens_outside_cannot_be_asked_and_nothing_outlives_a_killed_runner() {
+    let (home, repo) = with_kind("bubblewrap", &["Asks around"]);
+    let place = tempfile::tempdir_in("/tmp").unwrap();
+    let outside = place.path().join("shell.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&outside).unwrap();
+    let script = format!(
+        r##"python3 - <<'X'
+import socket, glob, os
+own = os.environ["TOFT_SOCKET"].split("#")[0]
+for path in ["{outside}"] + glob.glob("/tmp/toft-*/socket") + glob.glob("/run/**/*.sock", recursive=True):
+    try:
+        socket.socket(socket.AF_UNIX).connect(path)
+        print("connected to", "its own" if path == own else path)
+    except OSError:
+        print("kept out of", path)
+X
+        (toft log --follow > /dev/null &); setsid sleep 600 & echo ready > ready; sleep 600"##,
+        outside = outside.display()
+    );
+    let args = ["run", "--once", "--sandbox", "--", "bash", "-c", &script];
+    let mut runner = agents::start(&home, &repo, &args[1..]);
+    until("it is there", || home.run(home.path(), "sh", &["-c", "find . -name ready 2>/dev/null"]).contains("ready"));
+    let id = issue(&home, &repo)["id"].as_str().unwrap().to_owned();
+    let log = home.toft(&repo, &["show", &id, "--log", "--raw"]).ok();
+    assert!(log.contains("kept out of") && log.matches("connected to").count() == 1, "{log}");
+    assert!(log.contains("connected to its own"), "{log}");
+    kill_runner(&home);
+    let _ = runner.wait();
+    agents::none_left(&home);
+    drop(listener);
 }
 
 #[test]
@@ -160,14 +216,20 @@ fn knocking(port: u16) -> String {
 
 #[test]
 fn an_agent_reaches_only_the_hosts_that_it_may() {
-    for kind in KINDS {
-        let (home, repo) = with_kind(kind, &["Knocks"]);
-        let script = knocking(greeter());
-        let options = ["--sandbox", "--allow-host", "127.0.0.1"];
-        let Some(said) = run_confined(&home, &repo, kind, &options, &script) else { continue };
-        assert!(said.contains("reached") && said.contains("tunnelled") && !said.contains("open:"), "{said}");
-        assert_eq!(said.matches("403 Forbidden").count(), 2, "{said}");
+    let (home, repo) = with_kind("Landlock", &["Knocks"]);
+    let options = ["--sandbox", "--allow-host", "127.0.0.1"];
+    // Landlock knows no addresses.
+    let said = home.toft(&repo, &[&["run", "--once"], &options[..], &["--", "true"]].concat()).fails(4);
+    assert!(said.contains("no_sandbox"), "{said}");
+    let (home, repo) = with_kind("bubblewrap", &["Knocks"]);
+    let script = knocking(greeter());
+    let Some(said) = run_confined(&home, &repo, "bubblewrap", &options, &script) else { return };
+    assert!(said.contains("reached") && said.contains("tunnelled") && !said.contains("open:"), "{said}");
+    assert_eq!(said.matches("403 Forbidden").count(), 2, "{said}");
+    for wrong in ["https://a.b/", "a.b:443", "*"] {
+        home.toft(&repo, &["run", "--sandbox", "--allow-host", wrong, "--", "true"]).fails(2);
     }
+    home.toft(&repo, &["run", "--sandbox", "--allow", "no/such/path", "--", "true"]).fails(2);
 }
 
 /// What podman needs on machines where limits cannot be raised, and an image with nothing but the machine's programs in it.
@@ -287,6 +349,16 @@ fn jujutsu_and_mercurial_commit_in_a_sandbox_and_in_a_container() {
             assert!(!repo.join(".hg/hgrc").exists() && !touched, "{vcs} {kind:?}");
         }
     }
+}
+
+/// Kills supervisor, runner and slot at once.
+fn kill_runner(home: &Home) {
+    let ours =
+        |line: &String| line.contains("toft run --once") && !line.contains("podman run") && !line.contains("bwrap");
+    let own = agents::left_over(home).into_iter().filter(ours);
+    let own: Vec<String> = own.map(|line| line.split_once(' ').unwrap().0.to_owned()).collect();
+    assert!(own.len() >= 3, "supervisor, runner and slot: {own:?}");
+    Command::new("kill").arg("-9").args(&own).status().unwrap();
 }
 
 /// The containers that run.

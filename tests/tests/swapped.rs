@@ -214,7 +214,7 @@ fn a_clone_whose_configuration_is_swapped_executes_nothing() {
 
 #[test]
 fn an_agent_in_tofts_own_sandbox_does_not_get_out() {
-    let mut home = Home::new();
+    let mut home = Home::outside_of_tmp();
     home.toft_on_path();
     let (trap, repo) = (Trap::new(&home), project(&home));
     add(&home, &repo, &["Work"]);

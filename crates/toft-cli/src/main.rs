@@ -28,8 +28,8 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error, &words),
     };
     let output = Output::new(&cli.global);
-    if let Some(socket) = cli.command.called_outside() {
-        return match toft::runner::call_outside(&socket, &words[1..]) {
+    if let Some(runner) = cli.command.called_outside() {
+        return match toft::runner::call_outside(&runner, &words[1..]) {
             Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
             Err(error) => {
                 let failure = Failure::stopped(

@@ -101,8 +101,11 @@ impl AttemptRun<'_> {
             variables.retain(|(name, _)| !OF_STORE.contains(&name.as_str()));
             let server = matches!(self.work.located().store, Home::Server(_));
             let emptied = OF_STORE.iter().take(if server { 2 } else { 1 }).map(|name| (*name, String::new()));
-            let put = emptied.chain([(SOCKET, socket.path().display().to_string())]);
+            let put = emptied.chain([(SOCKET, socket.address().to_string())]);
             variables.extend(put.map(|(name, value)| (name.to_owned(), value)));
+            if self.rules.container.is_some() {
+                variables.extend(self.author());
+            }
         }
         let command = self.command(resuming.as_deref().unwrap_or(&self.rules.command), &brief, &files)?;
         let command = match &socket {
@@ -277,17 +280,14 @@ impl AttemptRun<'_> {
         sandbox.writable.extend(workspaces.written(&self.given.workspace));
         sandbox.writable.push(files.dir().to_owned());
         let checkout = self.work.located().checkout.as_ref();
-        sandbox.hidden = checkout.iter().map(|checkout| checkout.state_dir()).collect();
-        sandbox.hidden.extend(sandbox::store_files(&self.work));
+        sandbox.hidden = sandbox::toft_files(&self.work);
         sandbox.readable.extend(checkout.iter().map(|checkout| checkout.common_dir.clone()));
-        sandbox.readable.extend([program.clone(), socket.dir().to_owned()]);
         let Some(container) = &self.rules.container else {
+            sandbox.readable.extend([program.clone(), socket.dir().to_owned()]);
             return Ok(sandbox.around(sandbox.kind()?, &program, dir, command));
         };
-        let mut mounts = sandbox.mounts();
-        if let Some(checkout) = checkout {
-            mounts.entry(checkout.common_dir.clone()).or_insert(View::ReadOnly);
-        }
+        sandbox.writable.extend(container.writable.iter().cloned());
+        let mounts = sandbox.mounts_in_container();
         let hidden = mounts.iter().filter(|(path, view)| **view == View::Hidden && path.is_dir());
         let empty = hidden.map(|(path, _)| Ok((path.clone(), socket.empty_for(path, mounts.keys())?)));
         let empty = empty.collect::<io::Result<_>>().map_err(failed("make", socket.dir()))?;
@@ -298,7 +298,7 @@ impl AttemptRun<'_> {
             sockets: socket.dir(),
             mounts,
             empty,
-            variables: &[variables, &self.author()].concat(),
+            variables,
         };
         Ok(container.around(&contained, command))
     }

@@ -113,22 +113,18 @@ impl Container {
             put("--network", "none".to_owned());
         }
         for (path, view) in &contained.mounts {
-            let shown = path.display();
-            let volume = match (view, contained.empty.get(path)) {
-                (View::Writable, _) => format!("{shown}:{shown}"),
-                (View::ReadOnly, _) => format!("{shown}:{shown}:ro"),
-                (View::Hidden, Some(empty)) => format!("{}:{shown}:ro", empty.display()),
-                (View::Hidden, None) => continue,
-            };
-            put("--volume", volume);
+            match (view, contained.empty.get(path)) {
+                (View::Writable, _) => put("--mount", mount(path, path, false)),
+                (View::ReadOnly, _) => put("--mount", mount(path, path, true)),
+                (View::Hidden, Some(empty)) => put("--mount", mount(empty, path, true)),
+                (View::Hidden | View::Private, _) => {}
+            }
         }
-        for path in self.writable.iter().filter(|path| path.exists()) {
-            put("--volume", format!("{0}:{0}", path.display()));
-        }
-        put("--volume", format!("{}:{PROGRAM}:ro", contained.toft.display()));
-        put("--volume", format!("{0}:{0}:ro", contained.sockets.display()));
-        for (name, value) in contained.variables.iter().filter(|(name, _)| !ITS_OWN.contains(&name.as_str())) {
-            put("--env", format!("{name}={value}"));
+        put("--mount", mount(contained.toft, Path::new(PROGRAM), true));
+        put("--mount", mount(contained.sockets, contained.sockets, true));
+        // By name: what stands in a command line is read by everybody on this machine.
+        for (name, _) in contained.variables.iter().filter(|(name, _)| !ITS_OWN.contains(&name.as_str())) {
+            put("--env", name.clone());
         }
         if !self.writable.is_empty() {
             // Where the agent looks for its own directories.
@@ -140,5 +136,28 @@ impl Container {
         words.extend(rules.args.iter().cloned());
         words.extend(rules.image.clone());
         words
+    }
+}
+
+/// A mount as `--mount` takes it: fields with commas between them, which a path may contain, too.
+fn mount(source: &Path, target: &Path, read_only: bool) -> String {
+    let field = |name: &str, path: &Path| {
+        let field = format!("{name}={}", path.display());
+        if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+    };
+    let end = if read_only { ",readonly" } else { "" };
+    format!("type=bind,{},{}{end}", field("source", source), field("target", target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_names_any_path() {
+        let plain = mount(Path::new("/a:b"), Path::new("/c d"), true);
+        assert_eq!(plain, "type=bind,source=/a:b,target=/c d,readonly");
+        let quoted = mount(Path::new("/a,\"b"), Path::new("/c"), false);
+        assert_eq!(quoted, "type=bind,\"source=/a,\"\"b\",target=/c");
     }
 }

@@ -33,11 +33,13 @@ pub use self::{
     container::{Container, ContainerKind},
     files::{AttemptLog, Attempts},
     fleet::{Fleet, Order, RunnerEvent, SLOT},
-    process::{become_command, call, can_start, confined_command, harness_process, ignores_hang_up, in_shell, output},
-    proxy::forward as forward_to_proxy,
+    process::{
+        become_command, call, can_start, confined_command, harness_process, ignores_hang_up, in_shell, output, program,
+    },
+    proxy::{forward as forward_to_proxy, is_host},
     sandbox::{LandlockRules, Network, Sandbox, enter as enter_landlock},
     slot::Slot,
-    socket::{CONFINED, SOCKET, call_outside, proxy_of, wait_for_end},
+    socket::{CONFINED, SocketAddress, call_outside, end_with_parent, wait_for_end},
     supervisor::{SUPERVISOR, Supervisor, show_life},
     tail::{LogTail, RunningLog},
 };

@@ -75,7 +75,8 @@ impl Running {
         without_callers_repository(&mut command);
         command.stdin(start.stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut wrapped = CommandWrap::from(command);
-        wrapped.wrap(process_wrap::std::ProcessGroup::leader());
+        // A session of its own: an agent types nothing at the terminal of the one who started the runner.
+        wrapped.wrap(process_wrap::std::ProcessSession);
         let mut child = wrapped.spawn()?;
         listen(child.stdout().take(), Voice::Out, said, activity);
         listen(child.stderr().take(), Voice::Err, said, activity);
@@ -295,6 +296,11 @@ pub fn output(words: &[&str], dir: &Path, patience: Duration) -> io::Result<(boo
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
     let said: String = heard.into_iter().map(|text| text.map_err(late)).collect::<io::Result<_>>()?;
     Ok((ended.is_some_and(|status| status.success()), said))
+}
+
+/// Where a program is installed: what a link on the path leads to.
+pub fn program(name: &str) -> Option<std::path::PathBuf> {
+    fs::canonicalize(found(name)?).ok()
 }
 
 /// The program of a name, from absolute directories of `PATH`: a checkout is no place for programs.

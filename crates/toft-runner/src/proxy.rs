@@ -7,10 +7,11 @@ use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, ToSocketAddrs as _},
     os::unix::net::UnixStream,
-    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
+
+use super::socket::{Connection, SocketAddress};
 
 /// The head of a request is at most this long.
 const LONGEST: u64 = 64 << 10;
@@ -21,14 +22,22 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const VARIABLES: [&str; 6] = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
 /// Answers one connection.
-pub(super) fn pass_on(stream: UnixStream, hosts: &[String]) -> io::Result<()> {
+pub(super) fn pass_on(stream: UnixStream, hosts: &[String], connection: &Connection<'_>) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
     let mut from = BufReader::new(stream.try_clone()?);
     let mut limited = from.by_ref().take(LONGEST);
     let mut first = String::new();
     limited.read_line(&mut first)?;
-    let mut head = String::new();
-    while limited.read_line(&mut head)? > 0 && !head.ends_with("\r\n\r\n") && head != "\r\n" {}
+    let mut fields = Vec::new();
+    loop {
+        let mut field = String::new();
+        if limited.read_line(&mut field)? == 0 || field.trim().is_empty() {
+            break;
+        }
+        fields.push(field);
+    }
     let mut to = stream;
+    to.set_read_timeout(None)?;
     let Some(request) = Request::read(&first) else {
         return to.write_all(answer("400 Bad Request", "this is a proxy for HTTP").as_bytes());
     };
@@ -42,23 +51,20 @@ pub(super) fn pass_on(stream: UnixStream, hosts: &[String]) -> io::Result<()> {
             return to.write_all(answer("502 Bad Gateway", &format!("{}: {error}", request.host)).as_bytes());
         }
     };
+    let closing = outside.try_clone()?;
+    connection.all.close_with(connection.number, move || drop(closing.shutdown(Shutdown::Both)));
     match &request.line {
         None => to.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?,
-        // One connection is for one host: another request comes on another one.
-        Some(line) => {
-            let kept = head.split_inclusive("\r\n").filter(|field| !field.to_ascii_lowercase().contains("connection:"));
-            let kept: String = kept.filter(|field| *field != "\r\n").collect();
-            outside.write_all(format!("{line}\r\n{kept}Connection: close\r\n\r\n").as_bytes())?;
-        }
+        Some(line) => outside.write_all(request.head(line, &fields).as_bytes())?,
     }
     let mut back = outside.try_clone()?;
-    let returning = thread::spawn(move || {
+    let returning = thread::Builder::new().spawn(move || {
         // One side closed it; the other learns it.
         let _ = io::copy(&mut back, &mut to);
-        let _ = to.shutdown(Shutdown::Write);
-    });
-    io::copy(&mut from, &mut outside)?;
+        let _ = to.shutdown(Shutdown::Both);
+    })?;
     // The same for the other direction.
+    let _ = io::copy(&mut from, &mut outside);
     let _ = outside.shutdown(Shutdown::Write);
     let _ = returning.join();
     Ok(())
@@ -80,6 +86,17 @@ struct Request {
 }
 
 impl Request {
+    /// The head that the host gets. It names that host and no other; one connection is for one host, so another request
+    /// comes on another one.
+    fn head(&self, line: &str, fields: &[String]) -> String {
+        const OWN: [&str; 4] = ["host", "connection", "proxy-connection", "keep-alive"];
+        let name = |field: &str| field.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let kept = fields.iter().filter(|field| !OWN.contains(&name(field).as_str()));
+        let kept: String = kept.map(|field| format!("{}\r\n", field.trim_end())).collect();
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        format!("{line}\r\nHost: {host}:{}\r\n{kept}Connection: close\r\n\r\n", self.port)
+    }
+
     /// From its first line.
     fn read(first: &str) -> Option<Self> {
         let mut words = first.split_ascii_whitespace();
@@ -89,7 +106,8 @@ impl Request {
             return Some(Self { host: bare(host), port: port.parse().ok()?, line: None });
         }
         let rest = address.strip_prefix("http://")?;
-        let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+        let (authority, path) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         let (host, port) = match authority.rsplit_once(':').filter(|(_, port)| !port.contains(']')) {
             Some((host, port)) => (host, port.parse().ok()?),
@@ -102,6 +120,13 @@ impl Request {
 /// A host as it is compared.
 fn bare(host: &str) -> String {
     host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// Whether a text can be in the list of hosts: a name, an address, or `*.` and a name.
+pub fn is_host(text: &str) -> bool {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    bare(name).parse::<std::net::IpAddr>().is_ok() || !name.is_empty() && name.chars().all(plain)
 }
 
 /// Whether a host is in the list: by its name, or below a name that begins with `*.`.
@@ -123,17 +148,16 @@ fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Listens on loopback inside, passes on what comes to the socket of the proxy, and returns the port and the variables
-/// that say so.
-pub fn forward(socket: PathBuf) -> io::Result<(u16, Vec<(String, String)>)> {
+/// Listens on loopback inside, passes on what comes to the socket of the proxy, and returns the variables that say so.
+pub fn forward(proxy: SocketAddress) -> io::Result<Vec<(String, String)>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let socket = socket.clone();
+            let proxy = proxy.clone();
             thread::spawn(move || {
                 // What cannot be passed on ends.
-                let _ = join(stream, &socket);
+                let _ = join(stream, &proxy);
             });
         }
     });
@@ -141,11 +165,11 @@ pub fn forward(socket: PathBuf) -> io::Result<(u16, Vec<(String, String)>)> {
     let mut variables: Vec<_> = VARIABLES.map(|name| (name.to_owned(), address.clone())).into();
     // Not even loopback is there without it.
     variables.extend(["no_proxy", "NO_PROXY"].map(|name| (name.to_owned(), String::new())));
-    Ok((port, variables))
+    Ok(variables)
 }
 
-fn join(mut inside: TcpStream, socket: &Path) -> io::Result<()> {
-    let mut outside = UnixStream::connect(socket)?;
+fn join(mut inside: TcpStream, proxy: &SocketAddress) -> io::Result<()> {
+    let mut outside = proxy.connect()?;
     let (mut from, mut to) = (outside.try_clone()?, inside.try_clone()?);
     let returning = thread::spawn(move || {
         // One side closed it; the other learns it.
@@ -168,6 +192,9 @@ mod tests {
         assert_eq!(connect, Request { host: "api.example.com".into(), port: 443, line: None });
         let plain = Request::read("POST http://a.b:8080/x?y=1 HTTP/1.1\r\n").unwrap();
         assert_eq!(plain, Request { host: "a.b".into(), port: 8080, line: Some("POST /x?y=1 HTTP/1.1".into()) });
+        let whole = plain.head("POST /x?y=1 HTTP/1.1", &["Host: evil.org\r\n".into(), "X-A: connection: b\r\n".into()]);
+        assert_eq!(whole, "POST /x?y=1 HTTP/1.1\r\nHost: a.b:8080\r\nX-A: connection: b\r\nConnection: close\r\n\r\n");
+        assert_eq!(Request::read("GET http://a.b?q HTTP/1.1\r\n").unwrap().line.unwrap(), "GET /?q HTTP/1.1");
         let hidden = Request::read("GET http://good.org@evil.org/ HTTP/1.1\r\n").unwrap();
         assert_eq!((hidden.host.as_str(), hidden.port), ("evil.org", 80));
         let six = Request::read("CONNECT [::1]:443 HTTP/1.1\r\n").unwrap();
@@ -175,6 +202,12 @@ mod tests {
         for wrong in ["", "GET / HTTP/1.1\r\n", "CONNECT a HTTP/1.1\r\n", "CONNECT a:70000 HTTP/1.1\r\n"] {
             assert_eq!(Request::read(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address() {
+        assert!(["a.b", "*.a.b", "10.0.0.1", "::1", "[::1]", "localhost"].into_iter().all(is_host));
+        assert!(!["", "*", "https://a.b/", "a.b:443", "a b", "*.", "a/b"].into_iter().any(is_host));
     }
 
     #[test]

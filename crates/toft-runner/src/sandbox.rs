@@ -12,6 +12,7 @@ use std::{
 use toft_session::{
     config::{home, state_home},
     error::{Error, io as failed},
+    registry::registered_stores,
     session::Session,
 };
 use toft_store::private;
@@ -22,8 +23,20 @@ use super::process;
 /// capabilities; without one for processes, `/proc/PID/root` would lead out; other devices could be a disk. It is not
 /// taken from a relative directory in `PATH`, which would be in the workspace.
 fn bubblewrap() -> Option<Vec<String>> {
-    const WORDS: [&str; 9] =
-        ["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"];
+    const WORDS: [&str; 12] = [
+        "--unshare-user",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--new-session",
+        "--die-with-parent",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+    ];
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join("bwrap"));
     let program = found.find(|file| file.is_file())?.display().to_string();
@@ -53,7 +66,19 @@ pub(super) enum View {
     Writable,
     /// A directory is empty, and so is a file.
     Hidden,
+    /// A directory is empty, and can be written.
+    Private,
 }
+
+/// What programs need of `/run`: names of hosts, and the programs of NixOS.
+const NEEDED_IN_RUN: [&str; 6] = [
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+    "/run/current-system",
+    "/run/wrappers",
+    "/run/opengl-driver",
+];
 
 /// The network of a command in a sandbox or a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,19 +122,32 @@ impl Sandbox {
         if bubblewrap().is_some_and(works) {
             return Ok(SandboxKind::Bubblewrap);
         }
-        landlock().map(|tcp| SandboxKind::Landlock { tcp }).ok_or(Error::NoSandbox)
+        // Landlock knows ports and no addresses.
+        let landlock = landlock().filter(|_| self.network.hosts().is_none());
+        landlock.map(|tcp| SandboxKind::Landlock { tcp }).ok_or(Error::NoSandbox)
     }
 
     /// What is seen differently from outside: a directory comes before what is in it.
-    pub(super) fn mounts(&self) -> BTreeMap<PathBuf, View> {
+    fn mounts(&self) -> BTreeMap<PathBuf, View> {
+        let existing = |path: &&str| Path::new(path).exists();
+        // Other programs listen there: a shell of the user's, a bus, a daemon that starts containers.
+        let mut mounts: BTreeMap<PathBuf, View> =
+            ["/tmp", "/run"].iter().filter(|path| existing(path)).map(|path| (path.into(), View::Private)).collect();
+        mounts.extend(NEEDED_IN_RUN.iter().filter(|path| existing(path)).map(|path| (path.into(), View::ReadOnly)));
+        if self.strict {
+            mounts.extend(homes().into_iter().map(|path| (path, View::Hidden)));
+        }
+        mounts.extend(self.mounts_in_container());
+        mounts
+    }
+
+    /// What a container, which has nothing of this machine otherwise, sees of it.
+    pub(super) fn mounts_in_container(&self) -> BTreeMap<PathBuf, View> {
         let mut mounts = BTreeMap::new();
         let mut put = |paths: &[PathBuf], view: View| {
             mounts.extend(paths.iter().filter(|path| path.exists()).map(|path| (path.clone(), view)));
         };
-        if self.strict {
-            put(&homes(), View::Hidden);
-            put(&self.readable, View::ReadOnly);
-        }
+        put(&self.readable, View::ReadOnly);
         put(&self.hidden, View::Hidden);
         put(&self.writable, View::Writable);
         put(&self.fixed, View::ReadOnly);
@@ -126,19 +164,18 @@ impl Sandbox {
         places.extend(self.writable.iter().map(|path| path.display().to_string()));
         let reads = match (self.strict, kind) {
             (true, _) => "reads neither homes nor toft's files",
-            (false, SandboxKind::Bubblewrap) => "reads everything but toft's files",
+            (false, SandboxKind::Bubblewrap) => "reads everything but toft's files, /tmp and /run",
             (false, SandboxKind::Landlock { .. }) => "reads everything",
         };
         let network = match (&self.network, kind) {
-            (Network::Open, _) => "the network is open".to_owned(),
-            (_, SandboxKind::Landlock { tcp: false }) => "the network is open: this kernel cannot close it".to_owned(),
+            (Network::Open, SandboxKind::Bubblewrap) => "the network is open".to_owned(),
             (Network::Closed, SandboxKind::Bubblewrap) => "no network".to_owned(),
-            (Network::Closed, SandboxKind::Landlock { tcp: true }) => {
-                "no TCP; UDP and local sockets are open".to_owned()
-            }
             (Network::Hosts(hosts), SandboxKind::Bubblewrap) => format!("reaches only {}", hosts.join(", ")),
-            (Network::Hosts(hosts), SandboxKind::Landlock { tcp: true }) => {
-                format!("TCP only to {}; UDP and local sockets are open", hosts.join(", "))
+            (Network::Closed, SandboxKind::Landlock { tcp: true }) => {
+                "no TCP, but UDP, MPTCP and local sockets; modes, owners and times of files can be changed".to_owned()
+            }
+            (_, SandboxKind::Landlock { .. }) => {
+                "the network is open; modes, owners and times of files can be changed".to_owned()
             }
         };
         let by = match kind {
@@ -151,7 +188,6 @@ impl Sandbox {
     /// The command with the sandbox around it; `toft` is this program.
     pub(crate) fn around(&self, kind: SandboxKind, toft: &Path, dir: &Path, command: Vec<String>) -> Vec<String> {
         let text = |path: &Path| path.display().to_string();
-        let hosts = self.network.hosts().is_some();
         let mut words = match kind {
             SandboxKind::Bubblewrap => {
                 let mut words = bubblewrap().unwrap_or_default();
@@ -163,6 +199,7 @@ impl Sandbox {
                         }
                         View::ReadOnly => vec!["--ro-bind".to_owned(), path.clone(), path],
                         View::Writable => vec!["--bind".to_owned(), path.clone(), path],
+                        View::Private => vec!["--tmpfs".to_owned(), path],
                         View::Hidden if Path::new(&path).is_dir() => vec!["--tmpfs".to_owned(), path],
                         View::Hidden => vec!["--ro-bind".to_owned(), "/dev/null".to_owned(), path],
                     });
@@ -174,7 +211,7 @@ impl Sandbox {
                     words.push("--unshare-net".to_owned());
                 }
                 words.extend(["--chdir".to_owned(), text(dir)]);
-                if hosts {
+                if self.network.hosts().is_some() {
                     words.extend(["--".to_owned(), text(toft), "sandboxed".to_owned(), "--proxy".to_owned()]);
                 }
                 words
@@ -191,10 +228,8 @@ impl Sandbox {
                     let read = read.iter().chain(&self.writable);
                     words.extend(read.flat_map(|path| ["--read".to_owned(), text(path)]));
                 }
-                match self.network {
-                    Network::Open => {}
-                    Network::Closed => words.push("--offline".to_owned()),
-                    Network::Hosts(_) => words.extend(["--offline".to_owned(), "--proxy".to_owned()]),
+                if self.network != Network::Open {
+                    words.push("--offline".to_owned());
                 }
                 words
             }
@@ -218,14 +253,23 @@ fn beside(dir: &Path, hidden: &[&Path]) -> Vec<PathBuf> {
     below.flat_map(|path| beside(&path, hidden)).collect()
 }
 
-/// The store's files that are not among the repository's own of toft.
-pub(super) fn store_files(session: &Session) -> Vec<PathBuf> {
+/// toft's own files: of this repository, of every other that this user has, and the user's.
+pub(super) fn toft_files(session: &Session) -> Vec<PathBuf> {
     let located = session.located();
     let own = located.checkout.as_ref().map(|checkout| checkout.state_dir());
-    let outside = |store: &&Path| own.as_ref().is_none_or(|own| !store.starts_with(own));
-    let Some(store) = located.store.file().filter(outside) else { return Vec::new() };
-    let ending = |ending: &str| PathBuf::from(format!("{}{ending}", store.display()));
-    vec![store.to_owned(), ending("-wal"), ending("-shm"), store.with_file_name("blobs")]
+    let mut files: Vec<PathBuf> = own.into_iter().chain([state_home()]).collect();
+    // One that cannot be listed is not known to the agent either.
+    let stores = registered_stores().unwrap_or_default();
+    for store in stores.iter().map(PathBuf::as_path).chain(located.store.file()) {
+        match store.parent().filter(|dir| dir.ends_with("toft") && dir.join("ledger").is_dir()) {
+            Some(dir) => files.push(dir.to_owned()),
+            None => {
+                let beside = |ending: &str| PathBuf::from(format!("{}{ending}", store.display()));
+                files.extend([store.to_owned(), beside("-wal"), beside("-shm"), store.with_file_name("blobs")]);
+            }
+        }
+    }
+    files
 }
 
 /// The directories with the users' own files.
@@ -273,16 +317,14 @@ pub struct LandlockRules {
     pub read: Vec<PathBuf>,
     /// TCP is closed.
     pub offline: bool,
-    /// The port on loopback that may be connected to nevertheless.
-    pub port: Option<u16>,
 }
 
 /// Applies the rules to this thread, permanently.
 #[cfg(target_os = "linux")]
 pub fn enter(wanted: &LandlockRules) -> Result<(), Error> {
     use landlock::{
-        ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, NetPort, PathBeneath, PathFd, Ruleset,
-        RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus,
+        ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+        RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
     };
     let abi = ABI::V5;
     let refused = |error: landlock::RulesetError| Error::Sandbox { cause: error.to_string() };
@@ -293,10 +335,9 @@ pub fn enter(wanted: &LandlockRules) -> Result<(), Error> {
     if wanted.offline {
         rules = rules.handle_access(AccessNet::from_all(abi)).map_err(refused)?;
     }
+    // Signals to others, and to programs that listen without a path.
+    let rules = rules.scope(Scope::from_all(ABI::V6)).map_err(refused)?;
     let mut rules = rules.create().map_err(refused)?;
-    if let Some(port) = wanted.port {
-        rules = rules.add_rule(NetPort::new(port, AccessNet::ConnectTcp)).map_err(refused)?;
-    }
     // No device that could be a disk.
     const DEVICES: [&str; 7] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm"];
     let write = AccessFs::from_write(abi) & !(AccessFs::MakeBlock | AccessFs::MakeChar);

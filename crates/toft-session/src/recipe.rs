@@ -186,11 +186,19 @@ impl Spoken {
             let output = count(part, ["output_tokens", "output"]);
             if input.is_some() || output.is_some() {
                 let (input_tokens, output_tokens) = (input.unwrap_or(0), output.unwrap_or(0));
-                self.usage = Some(Usage { input_tokens, output_tokens });
+                // OpenCode says it for each step, others for all of them.
+                let before = self.usage.filter(|_| value["type"] == "step_finish").unwrap_or_default();
+                self.usage = Some(Usage {
+                    input_tokens: before.input_tokens.saturating_add(input_tokens),
+                    output_tokens: before.output_tokens.saturating_add(output_tokens),
+                });
             }
         }
         let cost = [&value["total_cost_usd"], &value["part"]["cost"]].into_iter().find_map(Value::as_f64);
-        self.cost = cost.filter(|cost| cost.is_finite() && *cost >= 0.0).or(self.cost);
+        let cost = cost.filter(|cost| cost.is_finite() && *cost >= 0.0);
+        // The same.
+        let before = self.cost.filter(|_| value["type"] == "step_finish").unwrap_or(0.0);
+        self.cost = cost.map(|cost| before + cost).or(self.cost);
         let session = ["session_id", "thread_id", "sessionID"].iter().find_map(|name| value[*name].as_str());
         if let Some(session) = session.filter(|session| is_session(session)) {
             self.session = Some(session.to_owned());
@@ -241,6 +249,10 @@ mod tests {
             (codex.usage, codex.words.as_deref()),
             (Some(Usage { input_tokens: 10, output_tokens: 7 }), Some("Done it."))
         );
+        let step = r#"{"type":"step_finish","part":{"tokens":{"input":100,"output":7},"cost":0.25}}"#;
+        let opencode = spoken(&[step, r#"{"type":"text","part":{"text":"Done it."}}"#, step]);
+        assert_eq!(opencode.usage, Some(Usage { input_tokens: 200, output_tokens: 14 }));
+        assert_eq!((opencode.cost, opencode.words.as_deref()), (Some(0.5), Some("Done it.")));
         assert_eq!(spoken(&["plain text", "{broken", r#"{"usage":{"input_tokens":"many"}}"#]), Spoken::default());
     }
 

@@ -54,7 +54,15 @@ pub fn entries(line: &str) -> Option<Vec<TranscriptEntry>> {
         }
         "message" if value["role"] == "assistant" => message(&value["content"], &mut entries),
         "tool_use" if value["tool_name"].is_string() => entries.push(tool(&value["tool_name"], &value["parameters"])),
-        "tool_use" => entries.push(tool(&value["part"]["tool"], &value["part"]["state"]["input"])),
+        "tool_use" => {
+            // OpenCode tells it when it has ended.
+            let state = &value["part"]["state"];
+            entries.push(tool(&value["part"]["tool"], &state["input"]));
+            match state["status"] == "error" {
+                true => problem(&state["error"], &state["output"], &mut entries),
+                false => result(&state["output"], &mut entries),
+            }
+        }
         "result" | "tool_result" if value["status"] == "error" => {
             problem(&value["error"]["message"], &value["output"], &mut entries);
         }
@@ -175,6 +183,10 @@ mod tests {
         assert_eq!(lines(r#"{"type":"message","role":"assistant","content":"Done.","delta":true}"#), ["Done."]);
         let opencode = r#"{"type":"tool_use","part":{"tool":"bash","state":{"input":{"command":"make"}}}}"#;
         assert_eq!(lines(opencode), ["bash: make"]);
+        let ended = r#"{"type":"tool_use","part":{"tool":"bash","state":{"status":"completed","input":{"command":"make"},"output":"ok\n"}}}"#;
+        assert_eq!(lines(ended), ["bash: make", "→ ok"]);
+        let failed = r#"{"type":"tool_use","part":{"tool":"edit","state":{"status":"error","input":{},"error":"no such file"}}}"#;
+        assert_eq!(lines(failed), ["edit", "error: no such file"]);
     }
 
     #[test]

@@ -228,9 +228,9 @@ impl Command {
     }
 
     /// The socket of the runner, if this is a command of an agent in a sandbox or a container: the runner runs it.
-    pub(crate) fn called_outside(&self) -> Option<PathBuf> {
+    pub(crate) fn called_outside(&self) -> Option<toft::runner::SocketAddress> {
         let inside = !matches!(self, Self::Sandboxed(_) | Self::Acp(_));
-        std::env::var_os(toft::runner::SOCKET).filter(|path| inside && !path.is_empty()).map(PathBuf::from)
+        toft::runner::SocketAddress::of_runner().filter(|_| inside)
     }
 
     /// Whether it changes ledgers, workspaces or settings, which no transaction of the store covers.

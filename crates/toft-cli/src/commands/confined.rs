@@ -18,11 +18,13 @@ pub(super) fn check(cli: &Cli) -> Result<(), Failure> {
     if !is() {
         return Ok(());
     }
+    toft::runner::end_with_parent();
     let own = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let (task, issue, agent) = (own("TOFT_TASK"), own("TOFT_ISSUE"), own("TOFT_AGENT"));
     let is_own = |id: &str| {
-        let begins = |known: &Option<String>| known.as_ref().is_some_and(|known| known.starts_with(id));
-        id == "@" || !id.is_empty() && (begins(&task) || begins(&issue))
+        // A part of an id may be the whole of another one.
+        let whole = toft::Toft::with(toft::Config::default()).and_then(|toft| toft.work().whole_id(id));
+        id == "@" || whole.is_ok_and(|whole| [&task, &issue].into_iter().flatten().any(|known| *known == whole))
     };
     let is_own_hold = |fence: Option<&toft::lease::Fence>| {
         fence.is_none_or(|fence| own("TOFT_FENCE").is_some_and(|known| known == fence.to_string()))

@@ -91,7 +91,8 @@ fn answer(mut config: Config, word: &str, harness: &str) -> Result<Reply, Failur
         false => event_from(std::io::stdin(), MAX_INPUT_BYTES, STDIN_TIMEOUT),
     };
     let (heard, dir) = understood(&bytes, harness, Heard::here());
-    config.dir = config.dir.take().or(dir);
+    // Through a socket there is one workspace, whatever the event says.
+    config.dir = config.dir.take().or(dir.filter(|_| !super::confined::is()));
     let named = config.agent.is_some() || std::env::var("TOFT_AGENT").is_ok_and(|name| !name.is_empty());
     if !named {
         config.agent = Some(session_name(&heard.session));

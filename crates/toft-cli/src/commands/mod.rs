@@ -38,6 +38,9 @@ use crate::{
     render::{Output, Repeated, View},
 };
 
+/// A confined agent sends less than this.
+const MOST_INPUT: u64 = 16 << 20;
+
 /// What a command gives back: it printed, or says why not.
 type Done = Result<ExitCode, Failure>;
 
@@ -272,9 +275,15 @@ impl<'a> App<'a> {
             return Ok(bytes);
         }
         let mut bytes = Vec::new();
+        // Outside of a container, what an agent in it sends would count as the runner's.
+        let most = if confined::is() { MOST_INPUT } else { u64::MAX };
         std::io::stdin()
+            .take(most)
             .read_to_end(&mut bytes)
             .map_err(|error| Failure::invalid(format!("standard input: {error}"), "give it UTF-8 text"))?;
+        if bytes.len() as u64 == most {
+            return Err(Failure::invalid("standard input is longer than 16 MiB", "give it less at once"));
+        }
         Ok(self.input.get_or_init(|| bytes))
     }
 

@@ -21,8 +21,8 @@ use toft::{
     provider::RestingAgent,
     runner::{
         AcpEnd, AcpPrompt, BudgetMeter, Container, ContainerKind, Fleet, LandlockRules, Network, Order, Rules,
-        RunnerEvent, SLOT, SOCKET, SUPERVISOR, Sandbox, Slot, SlotEvent, Supervisor, call, confined_command,
-        enter_landlock, forward_to_proxy, prompt_over_acp, proxy_of, show_life, wait_for_end,
+        RunnerEvent, SLOT, SUPERVISOR, Sandbox, Slot, SlotEvent, SocketAddress, Supervisor, call, confined_command,
+        enter_landlock, forward_to_proxy, prompt_over_acp, show_life, wait_for_end,
     },
     verbs::{
         status::{self, NeedsYou},
@@ -186,7 +186,7 @@ fn repositories(app: &App<'_>, args: &Run, slot: Option<&String>) -> Result<Vec<
 fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
     let Some(toft) = all.first() else { return Ok(Rules::default()) };
     let known = &toft.located().run;
-    let found = |name: &str| match name.strip_prefix("acp:") {
+    let known_as = |name: &str| match name.strip_prefix("acp:") {
         Some(name) => {
             let toft = std::env::current_exe().unwrap_or_else(|_| "toft".into());
             acp_recipe(name, &known.agents, &toft.display().to_string())
@@ -194,7 +194,7 @@ fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
         None => known.agents.iter().find(|recipe| recipe.name == name).cloned(),
     };
     let recipe = match &args.recipe {
-        Some(name) => Some(found(name).ok_or_else(|| {
+        Some(name) => Some(known_as(name).ok_or_else(|| {
             let names: Vec<_> = known.agents.iter().map(|recipe| recipe.name.as_str()).collect();
             Failure::invalid(
                 format!("--agent: `{name}` is not known"),
@@ -222,7 +222,13 @@ fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
         }
     }
     let own = recipe.iter().flat_map(|recipe| &recipe.writes).map(|dir| toft::home().join(dir));
-    let writable: Vec<PathBuf> = args.allow.iter().cloned().chain(own).collect();
+    let writable: Vec<PathBuf> = found("--allow", &args.allow)?.into_iter().chain(own).collect();
+    if let Some(host) = args.allow_host.iter().find(|host| !toft::runner::is_host(host)) {
+        return Err(Failure::invalid(
+            format!("--allow-host: `{host}` is not a host"),
+            "use a name such as api.example.org, an address, or *.example.org, without scheme and port",
+        ));
+    }
     let offline = args.offline || args.sandbox == Some(SandboxMode::Offline);
     let network = match (args.allow_host.is_empty(), offline) {
         (false, _) => Network::Hosts(args.allow_host.clone()),
@@ -236,17 +242,10 @@ fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
         }
         None => None,
     };
+    let allowed_reads = found("--allow-read", &args.allow_read)?;
     let sandbox = args.sandbox.map(|kind| {
         let strict = kind == SandboxMode::Strict;
-        let mut readable = args.allow_read.clone();
-        if strict {
-            // Programs on the path, and what version control knows of its user.
-            const KNOWN: [&str; 6] =
-                [".gitconfig", ".config/git", ".config/jj", ".jjconfig.toml", ".hgrc", ".config/hg"];
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            readable.extend(std::env::split_paths(&path).filter(|dir| dir.is_absolute() && dir.is_dir()));
-            readable.extend(KNOWN.map(|file| toft::home().join(file)));
-        }
+        let readable = allowed_reads.into_iter().chain(needed_by(&command)).collect();
         Sandbox { writable, readable, strict, network, ..Sandbox::default() }
     });
     Ok(Rules {
@@ -271,14 +270,39 @@ fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
     })
 }
 
+/// What a command needs to start, wherever it is: programs on the path, where its own is installed (it is often a link),
+/// files that it names, and what version control knows of its user.
+fn needed_by(command: &[String]) -> Vec<PathBuf> {
+    const KNOWN: [&str; 6] = [".gitconfig", ".config/git", ".config/jj", ".jjconfig.toml", ".hgrc", ".config/hg"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut needed: Vec<PathBuf> =
+        std::env::split_paths(&path).filter(|dir| dir.is_absolute() && dir.is_dir()).collect();
+    let program = command.first().and_then(|program| toft::runner::program(program));
+    needed.extend(program.and_then(|program| program.parent().map(PathBuf::from)));
+    needed.extend(command.iter().map(PathBuf::from).filter(|path| path.is_absolute() && path.is_file()));
+    needed.extend(KNOWN.map(|file| toft::home().join(file)));
+    needed
+}
+
+/// Paths that were allowed, as they are wherever an agent is started.
+fn found(option: &str, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let whole = |path: &PathBuf| {
+        std::fs::canonicalize(path).map_err(|error| {
+            Failure::invalid(format!("{option} {}: {error}", path.display()), "name a path that exists")
+        })
+    };
+    paths.iter().map(whole).collect()
+}
+
 /// What makes the containers of agents.
 fn container(kind: &str, args: &Run, known: &ContainerRules) -> Result<ContainerKind, Failure> {
     if !["podman", "docker"].contains(&kind) {
         let words: Vec<String> = kind.split_whitespace().map(str::to_owned).collect();
-        return match words.is_empty() || args.image.is_some() || args.offline {
+        let limited = args.image.is_some() || args.offline || !args.allow_host.is_empty() || !args.allow.is_empty();
+        return match words.is_empty() || limited {
             true => Err(Failure::invalid(
                 format!("--in: `{kind}` is neither podman nor docker"),
-                "--image and --offline are for those; a command of your own says itself what it runs in",
+                "--image, --offline, --allow-host and --allow are for those; a command of your own limits what it runs itself",
             )),
             false => Ok(ContainerKind::Command(words)),
         };
@@ -420,20 +444,14 @@ pub(super) fn acp(app: &App<'_>, args: &Acp) -> Done {
 
 /// Starts a command inside a sandbox or a container, with what it needs from the runner outside.
 pub(super) fn sandboxed(args: &Sandboxed) -> Done {
-    let socket = std::env::var_os(SOCKET).map(PathBuf::from).unwrap_or_default();
-    let mut rules = LandlockRules {
-        write: args.write.clone(),
-        read: args.read.clone(),
-        offline: args.offline,
-        ..LandlockRules::default()
-    };
+    let runner = || SocketAddress::of_runner().ok_or_else(|| Failure::invalid("this is not inside of a sandbox", ""));
     let (send, signals) = mpsc::channel();
     let mut variables = Vec::new();
     if args.proxy {
-        let (port, named) = forward_to_proxy(proxy_of(&socket)).map_err(listening("listen on", "loopback"))?;
-        (rules.port, variables) = (Some(port), named);
+        variables = forward_to_proxy(runner()?.of_proxy()).map_err(listening("listen on", "loopback"))?;
     }
     if args.hold {
+        let runner = runner()?;
         // toft is where this program is, whatever the image has.
         let program = std::env::current_exe().map_err(listening("find", "toft"))?;
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -443,14 +461,13 @@ pub(super) fn sandboxed(args: &Sandboxed) -> Done {
         let over = send.clone();
         std::thread::spawn(move || {
             // A runner that cannot be reached is gone; then the command is, too.
-            let _ = wait_for_end(&socket);
+            let _ = wait_for_end(&runner);
             let _ = over.send(SIGKILL);
         });
     }
     if args.landlock {
-        enter_landlock(&rules)?;
-    }
-    if !args.proxy && !args.hold {
+        let (write, read, offline) = (args.write.clone(), args.read.clone(), args.offline);
+        enter_landlock(&LandlockRules { write, read, offline })?;
         return Err(toft::runner::become_command(&args.command).into());
     }
     let mut heard = self::signals()?;

@@ -187,6 +187,10 @@ pub(super) fn before_push(app: &App<'_>, remote: &str, said: &str) -> Done {
         let (Some(there), Some(name), Some(commit)) = (words.next(), words.next(), words.next()) else {
             return Err(Failure::held(format!("cannot read which refs are pushed: `{line}`"), "push again"));
         };
+        // An option of git is none.
+        if ![commit, there].iter().all(|id| id.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+            return Err(Failure::held(format!("cannot read which refs are pushed: `{line}`"), "push again"));
+        }
         let real = |name: &str| !name.trim_matches(NOTHING).is_empty();
         if real(commit) {
             let there = Some(there.to_owned()).filter(|there| real(there));
