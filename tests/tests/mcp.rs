@@ -249,3 +249,65 @@ time.sleep(1000)
     let claimed = home.toft(&repo, &["claim", id.trim()]).ok();
     assert!(claimed.contains("Held over the protocol"), "{claimed}");
 }
+
+/// A request of a client that declares the tasks extension.
+fn with_tasks(client: &mut Client, id: u64, method: &str, mut params: Value) {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": { "extensions": { "io.modelcontextprotocol/tasks": {} } },
+    });
+    client.raw(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string().as_bytes());
+}
+
+#[test]
+fn a_claim_that_waits_is_a_task_for_clients_that_know_tasks() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    let mut client = Client::start(&home, &repo);
+    let claim = |wait: u64| json!({ "name": "claim", "arguments": { "agent": "heron", "cwd": repo, "wait": wait } });
+    with_tasks(&mut client, 1, "tools/call", claim(60));
+    let begun = client.answer(1)["result"].clone();
+    assert_eq!((begun["resultType"].as_str(), begun["status"].as_str()), (Some("task"), Some("working")), "{begun}");
+    let task = begun["taskId"].clone();
+    let asked = |client: &mut Client, id: u64| {
+        with_tasks(client, id, "tasks/get", json!({ "taskId": task }));
+        client.answer(id)["result"].clone()
+    };
+    assert_eq!(asked(&mut client, 2)["status"], "working");
+    home.toft(&repo, &["add", "Something to do"]).ok();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let mut id = 3;
+    let done = loop {
+        let seen = asked(&mut client, id);
+        if seen["status"] != "working" {
+            break seen;
+        }
+        assert!(std::time::Instant::now() < until, "{seen}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        id += 1;
+    };
+    assert!(done["status"] == "completed" && done.to_string().contains("Something to do"), "{done}");
+    // One that is cancelled claims nothing.
+    with_tasks(&mut client, 100, "tools/call", claim(3600));
+    let task = client.answer(100)["result"]["taskId"].clone();
+    with_tasks(&mut client, 101, "tasks/cancel", json!({ "taskId": task }));
+    assert!(client.answer(101)["error"].is_null());
+    let mut id = 102;
+    while {
+        with_tasks(&mut client, id, "tasks/get", json!({ "taskId": task }));
+        client.answer(id)["result"]["status"] == "working"
+    } {
+        assert!(std::time::Instant::now() < until + std::time::Duration::from_secs(20));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        id += 1;
+    }
+    let other = home.toft(&repo, &["add", "For somebody else", "-q"]).ok();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(home.toft(&repo, &["ready", "-q"]).ok().contains(other.trim()));
+    // A client that does not know tasks waits for its answer, and cannot ask for tasks.
+    home.toft(&repo, &["claim", other.trim()]).ok();
+    client.ask(500, "tools/call", claim(1));
+    assert!(client.answer(500)["result"].to_string().contains("nothing_ready"));
+    client.ask(501, "tasks/get", json!({ "taskId": task }));
+    assert!(!client.answer(501)["error"].is_null());
+}

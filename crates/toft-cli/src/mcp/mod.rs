@@ -5,10 +5,10 @@
 
 mod tools;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use serde_json::{Map, Value, json};
-use toft_server::mcp::{Answer, ToolHost, ToolSpec, serve as serve_desk};
+use toft_server::mcp::{Answer, ToolHost, ToolSpec, Waited, serve as serve_desk};
 
 use crate::{
     args::{Cli, Global},
@@ -45,6 +45,21 @@ impl ToolHost for Commands {
         match tool.command(arguments).and_then(|command| Ok((everywhere(arguments)?, command))) {
             Ok((global, command)) => answer(&Cli { global, command }),
             Err(failure) => refused(&failure),
+        }
+    }
+
+    fn waits(&self, name: &str, arguments: &Map<String, Value>) -> Option<Duration> {
+        let wait = arguments.get(tools::WAIT).filter(|_| name == "claim").and_then(Value::as_u64);
+        wait.filter(|wait| *wait > 0).map(|wait| Duration::from_secs(wait.min(tools::LONGEST_WAIT)))
+    }
+
+    fn call_waiting(&self, name: &str, arguments: &Map<String, Value>, wait: Duration) -> Waited {
+        let mut arguments = arguments.clone();
+        arguments.insert(tools::WAIT.to_owned(), wait.as_secs().into());
+        let answer = self.call(name, &arguments);
+        match answer.data["error"]["code"] == "nothing_ready" {
+            true => Waited::NotYet(answer),
+            false => Waited::Answered(answer),
         }
     }
 

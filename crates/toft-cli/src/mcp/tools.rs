@@ -208,16 +208,23 @@ struct ClaimCall {
     label: Vec<String>,
     /// with a directory of its own to work in
     ws: bool,
+    /// seconds to wait until work is ready
+    wait: Option<u64>,
 }
+
+/// The argument that says how long a claim waits, and the longest.
+pub(super) const WAIT: &str = "wait";
+pub(super) const LONGEST_WAIT: u64 = 24 * 3600;
 
 impl Call for ClaimCall {
     const NAME: &'static str = "claim";
     const ABOUT: &'static str = "Take work under a lease: the best ready, or id";
 
     fn command(self) -> Result<Command, Failure> {
-        let Self { id, label: labels, ws } = self;
+        let Self { id, label: labels, ws, wait } = self;
         let defaults: Claim = defaults()?;
-        Ok(Command::Claim(Claim { id, labels, ws, pid: client().or(defaults.pid), ..defaults }))
+        let wait = wait.map(|wait| std::time::Duration::from_secs(wait.min(LONGEST_WAIT)));
+        Ok(Command::Claim(Claim { id, labels, ws, wait, pid: client().or(defaults.pid), ..defaults }))
     }
 }
 
