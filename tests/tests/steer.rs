@@ -194,6 +194,7 @@ fn one_runner_works_in_several_repositories() {
     // From anywhere, a repository or not.
     let said = home.toft(home.path(), &run).ok();
     assert!(said.contains("Finished: 6 done."), "{said}");
+    assert!(said.contains("claimed  shop: ") && said.contains("claimed  farm: "), "{said}");
     for (repo, id) in ids {
         assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["status"], "closed");
         let log = home.run(&repo, "git", &["log", "--all", "--format=%s"]);

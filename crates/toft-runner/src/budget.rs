@@ -160,7 +160,7 @@ mod tests {
 
     fn claimed(slot: usize) -> RunnerEvent {
         let (task, issue, title, attempt) = ("t".into(), None, "x".into(), 1);
-        RunnerEvent::Slot(slot, SlotEvent::Claimed { task, issue, title, attempt })
+        RunnerEvent::Slot(slot, SlotEvent::Claimed { task, issue, title, attempt, repository: None })
     }
 
     fn ended(slot: usize, cost: f64, tokens: u64) -> RunnerEvent {

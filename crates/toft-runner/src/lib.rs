@@ -143,6 +143,9 @@ pub enum SlotEvent {
         task: String,
         issue: Option<String>,
         title: String,
+        /// The name of its repository, if the runner works in several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        repository: Option<String>,
         /// The number of the attempt, from 1.
         attempt: u32,
     },

@@ -382,10 +382,12 @@ impl Slot {
             }
         });
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeping.view());
+        let checkout = self.session().located().checkout.as_ref();
         self.events.send(SlotEvent::Claimed {
             task: task.id.to_string(),
             issue: claimed.issue.clone(),
             title: task.spec.name.clone(),
+            repository: checkout.filter(|_| self.repositories.len() > 1).map(|checkout| checkout.name()),
             attempt: task.state.attempt + 1,
         });
         let came = match self.attempt(claimed, &keeping) {

@@ -80,7 +80,8 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let fleet = Fleet::new(&sessions, program, args_again(), args.slots, &rules)?;
     all.iter().try_for_each(|toft| toft.work().let_go_of_ended(&toft.located().agent).map(drop))?;
     let before = failed_for_good(&all)?;
-    let shorten = |text: &str| if app.global.whole_ids { text.to_owned() } else { toft.shorten_ids(text) };
+    let shortened = |text: &str| all.iter().fold(text.to_owned(), |text, toft| toft.shorten_ids(&text));
+    let shorten = |text: &str| if app.global.whole_ids { text.to_owned() } else { shortened(text) };
     // What cannot be counted is not shown.
     let open = |toft: &Toft| toft.plan().ok().flatten().and_then(|plan| plan.counts().ok()).map(|(_, open)| open);
     let unfinished = || all.iter().map(open).sum();

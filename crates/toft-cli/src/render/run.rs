@@ -167,8 +167,9 @@ impl<'a> RunProgress<'a> {
                 self.say(index, &format!("rests until {at}: {}: {}", clean(agent), short(text, 160)));
                 self.quiet(index, &format!("rests until {at}: {}", clean(agent)));
             }
-            SlotEvent::Claimed { task, issue, title, attempt } => {
-                let id = shown_id(task, issue.as_deref());
+            SlotEvent::Claimed { task, issue, title, attempt, repository } => {
+                let of = repository.as_ref().map(|name| format!("{}: ", clean(name))).unwrap_or_default();
+                let id = format!("{of}{}", shown_id(task, issue.as_deref()));
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 let on = (self.shorten)(&format!("{id} {}{again}", short(title, 60)));
                 match &self.live {
