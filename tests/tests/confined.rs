@@ -295,6 +295,11 @@ fn an_agent_works_in_a_container() {
         .toft(&repo, &["run", "--once", "--in", "podman", "--allow-host", "127.0.0.1", "--", "bash", "-c", &script]);
     let log = said.log(&home, &repo);
     assert!(said.out.contains("podman: sees the image toft-test"), "{said:?}");
+    let brief = home.run(&repo, "sh", &["-c", "cat .git/toft/attempts/*/*/brief.md"]);
+    assert!(brief.contains("You are confined by podman"), "{brief}");
+    let missing =
+        home.toft(&repo, &["run", "--once", "--in", "podman", "--image", "no-such-image", "--", "true"]).fails(2);
+    assert!(missing.contains("Nothing was claimed"), "{missing}");
     assert!(!log.contains("open:") && !log.contains("seen") && log.contains("error[confined]"), "{log}");
     assert!(log.contains("reached") && log.contains("tunnelled") && !repo.join("evil").exists(), "{log}");
     assert_eq!(log.matches("403 Forbidden").count(), 2, "{log}");

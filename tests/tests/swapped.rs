@@ -86,10 +86,11 @@ fn own_git_dir(home: &Home, trap: &Trap, dir: &Path, tag: &str) -> PathBuf {
 
 /// Every command that looks at workspaces and leaves them.
 fn looks(name: &str) -> Vec<Vec<&str>> {
-    let all: [&[&str]; 14] = [
+    let all: [&[&str]; 15] = [
         &["ws", "list"],
         &["ws", "show", name],
         &["ws", "path", name],
+        &["diff", name],
         &["status"],
         &["ws", "gc", "-n"],
         &["ws", "gc", "--older-than", "0s", "-n"],

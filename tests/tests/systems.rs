@@ -67,6 +67,14 @@ fn conforms(system: &System) {
     assert!(shown.contains(&commit), "{commit}: {shown}");
     assert_eq!(tracked(&repo), before, "the user's own checkout is as it was");
 
+    // Its change is seen, committed or not.
+    fs::write(dir.join("a.txt"), "one\ntwo\n").unwrap();
+    let diff = home.toft(&repo, &["diff", &id]).ok();
+    assert!(diff.contains("diff --git a/b.txt b/b.txt") && diff.contains("+half") && diff.contains("+two"), "{diff}");
+    let stat = home.toft(&repo, &["diff", &id, "--stat"]).ok();
+    assert!(stat.contains("a.txt  +1 -0") && stat.contains("2 files, +2 -0"), "{stat}");
+    fs::write(dir.join("a.txt"), "one\n").unwrap();
+
     // A clean one goes, and so does its entry.
     let name = dir.file_name().unwrap().to_str().unwrap();
     if let Some(listed) = system.listed {

@@ -447,3 +447,40 @@ fn a_name_means_the_workspace_of_that_name_and_a_path_the_one_around_it() {
     let head = home.run(&path, "git", &["rev-parse", "HEAD"]);
     assert!(home.toft(&repo, &["show", &id]).ok().contains(head.trim()));
 }
+
+#[test]
+fn a_diff_is_of_the_agents_own_work_and_harmless_to_look_at() {
+    let home = Home::new();
+    let repo = home.repo("api");
+    fs::write(repo.join("a.txt"), "one two\n").unwrap();
+    home.run(&repo, "git", &["add", "."]);
+    home.run(&repo, "git", &["commit", "-qm", "a"]);
+    home.toft(&repo, &["ws", "create", "--name", "w"]).ok();
+    let dir = PathBuf::from(home.toft(&repo, &["ws", "path", "w"]).ok().trim());
+    assert!(home.toft(&repo, &["diff", "w"]).ok().contains("w has changed nothing since"));
+    fs::write(dir.join("a.txt"), "one \u{1b}[31mthree\u{202e}\n").unwrap();
+    fs::write(dir.join("image"), [0u8, 1, 2]).unwrap();
+    home.run(&dir, "git", &["add", "."]);
+    home.run(&dir, "git", &["commit", "-qm", "mine"]);
+    // What others did meanwhile is theirs, though the agent has taken it up.
+    fs::write(repo.join("theirs.txt"), "theirs\n").unwrap();
+    home.run(&repo, "git", &["add", "."]);
+    home.run(&repo, "git", &["commit", "-qm", "theirs"]);
+    let main = home.run(&repo, "git", &["rev-parse", "HEAD"]);
+    home.run(&dir, "git", &["merge", "-q", "-m", "joined", main.trim()]);
+    let diff = home.toft(&repo, &["diff", "w"]).ok();
+    assert!(diff.contains("+one ") && diff.contains("three") && !diff.contains("theirs"), "{diff}");
+    assert!(!diff.contains('\u{1b}') && !diff.contains('\u{202e}'), "{diff:?}");
+    let words = home.toft(&repo, &["diff", "w", "--words"]).ok();
+    assert!(words.contains("[-two-]"), "{words}");
+    let stat = home.toft(&repo, &["diff", "w", "--stat"]).ok();
+    assert!(stat.contains("image  binary") && stat.contains("2 files, +1 -1"), "{stat}");
+    let data = home.toft(&repo, &["diff", "w", "--json"]).data();
+    assert_eq!(
+        (data["files"][0]["path"].as_str(), data["files"][0]["added"].as_u64()),
+        (Some("a.txt"), Some(1)),
+        "{data}"
+    );
+    // In the workspace it needs no name.
+    assert_eq!(home.toft(&dir, &["diff", "--stat"]).ok(), stat);
+}

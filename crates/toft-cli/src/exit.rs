@@ -81,14 +81,12 @@ impl Failure {
     }
 
     /// An agent asks through the socket of its attempt for what is not about its task.
-    pub(crate) fn confined() -> Self {
-        let help = "show, list, ready, add, save, finish and agent send are allowed; ask a person for the rest: toft finish waiting -m QUESTION";
-        Self::new(
-            NOT_ALLOWED,
-            "confined",
-            "an agent in a sandbox or a container has the rights of its own task only",
-            help,
-        )
+    pub(crate) fn confined(command: &str) -> Self {
+        let help = "list, show, status, ready, add, save, finish and agent send work in here; ask a person for the rest: toft finish waiting -m QUESTION";
+        let message = format!(
+            "`toft {command}` is not allowed like this: an agent in a sandbox or a container has the rights of its own task only"
+        );
+        Self::new(NOT_ALLOWED, "confined", message, help)
     }
 
     /// It is not done before somebody looked.

@@ -241,6 +241,16 @@ impl AttemptRun<'_> {
     /// Unexpected facts about the directory.
     fn notes(&self) -> Result<Vec<String>, Error> {
         let mut notes = self.given.notes.clone();
+        let confined = match (&self.rules.container, &self.rules.sandbox) {
+            (Some(container), _) => Some(container.promise()),
+            (None, Some(sandbox)) => Some(sandbox.promise(sandbox.kind()?)),
+            (None, None) => None,
+        };
+        if let Some(promise) = confined {
+            notes.push(format!(
+                "You are confined by {promise}. toft's commands work for your own task. If git says that it cannot lock packed-refs, ignore it."
+            ));
+        }
         if self.given.existing && self.claimed.task.state.fence > 1 {
             let left = self.work.workspaces()?.uncommitted(&self.given.workspace)?;
             if left > 0 {

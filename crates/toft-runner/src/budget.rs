@@ -101,7 +101,8 @@ pub struct BudgetMeter {
     day: UsageLimit,
     spent: Spent,
     running: BTreeSet<usize>,
-    reached: bool,
+    /// Why nothing new may be claimed.
+    reached: Option<String>,
 }
 
 impl BudgetMeter {
@@ -110,9 +111,9 @@ impl BudgetMeter {
         Self { run, day, ..Self::default() }
     }
 
-    /// Whether nothing new may be claimed any more.
-    pub fn is_reached(&self) -> bool {
-        self.reached
+    /// Why nothing new may be claimed any more.
+    pub fn reached(&self) -> Option<&str> {
+        self.reached.as_deref()
     }
 
     /// Says before the run starts why nothing may be claimed today.
@@ -140,16 +141,19 @@ impl BudgetMeter {
     fn check(&mut self, attempt: Option<(Option<f64>, Option<u64>)>) -> Option<String> {
         let running = self.running.len();
         let mut why = self.spent.passes(self.run, running).map(|why| format!("Budget: {why}"));
-        if self.day != UsageLimit::default() {
-            // What cannot be counted stops the run: a limit that does not hold is none.
+        let limited = self.day != UsageLimit::default();
+        if limited || attempt.is_some() {
+            // It is counted without a limit, too: there may be one later today.
             let today = DaySpent::today().and_then(|today| today.add(attempt));
             why = why.or(match today {
                 Ok(today) => today.passes(self.day, running).map(|why| format!("Budget of today: {why}")),
-                Err(error) => Some(format!("Budget of today cannot be read: {error}")),
+                // What cannot be counted stops the run: a limit that does not hold is none.
+                Err(error) if limited => Some(format!("Budget of today cannot be read: {error}")),
+                Err(_) => None,
             });
         }
-        let why = why.filter(|_| !self.reached)?;
-        self.reached = true;
+        let why = why.filter(|_| self.reached.is_none())?;
+        self.reached = Some(why.clone());
         Some(format!("{why}, with {running} running. Nothing new is claimed."))
     }
 }

@@ -67,11 +67,12 @@ impl Container {
                     Network::Hosts(hosts) => format!("reaches only {}", hosts.join(", ")),
                 };
                 let image = rules.image.as_deref().unwrap_or_default();
+                let more: String = self.writable.iter().map(|path| format!(", {}", path.display())).collect();
                 format!(
-                    "{program}: sees the image {image}, its workspace and what a commit needs; writes only its workspace, what a commit writes and the container; {network}"
+                    "{program}: sees the image {image}, its workspace{more} and what a commit needs; writes only those, but not git's configuration, and the container; {network}"
                 )
             }
-            ContainerKind::Command(words) => format!("`{}`: what it prevents is its own", words.join(" ")),
+            ContainerKind::Command(words) => format!("`{}`: toft itself confines nothing", words.join(" ")),
         }
     }
 

@@ -397,6 +397,9 @@ impl Settings {
             if name.is_empty() || !name.bytes().all(plain) {
                 return Err(wrong(format!("capacity: `{name}` is not a name of letters, digits, - and _")));
             }
+            if count == 0 {
+                return Err(wrong(format!("capacity: {name} = 0 would let no task use it; write 1 or more")));
+            }
             self.run.capacity.insert(name, count);
         }
         let container = &mut self.run.container;

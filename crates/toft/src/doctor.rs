@@ -12,7 +12,7 @@ use toft_core::{
     verbs::{audit, issue::Pending},
     workspace::WorkspaceState,
 };
-use toft_runner::Sandbox;
+use toft_runner::{Network, Sandbox};
 use toft_session::{
     engine::{Engine, Open},
     error::Error,
@@ -79,7 +79,7 @@ pub fn examine(toft: &Toft) -> Vec<Check> {
 
 /// What `toft run --sandbox` would enforce.
 fn sandbox() -> Check {
-    let sandbox = Sandbox::default();
+    let sandbox = Sandbox { network: Network::Closed, ..Sandbox::default() };
     let seen = match sandbox.kind() {
         Ok(kind) => format!("offline by {}", sandbox.promise(kind)),
         Err(error) => format!("{error}; --sandbox cannot be used"),

@@ -13,6 +13,15 @@ macro_rules! commands {
         /// Every command with what it does.
         pub(crate) const TABLE: &[(&str, &str)] = &[$(($name, $about)),*];
 
+        impl Command {
+            /// What it is called.
+            pub(crate) fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                }
+            }
+        }
+
         impl clap::Subcommand for Command {
             fn augment_subcommands(command: clap::Command) -> clap::Command {
                 command$(.subcommand(

@@ -29,7 +29,7 @@ pub(crate) use self::{
     share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
     upkeep::{Backup, BackupCommand, Schema, WriteTo},
     work::{Claim, Finish, Hold, IssueOrder, List, Log, Logs, Ready, Save, Show, Status},
-    ws::{CreateWs, From, ListWs, OneWs, RescueWs, RmWs, Shell, ShellKind, Ws, WsCommand},
+    ws::{CreateWs, Diff, From, ListWs, OneWs, RescueWs, RmWs, Shell, ShellKind, Ws, WsCommand},
 };
 
 pub(crate) const EXAMPLES: &str = "\
@@ -141,6 +141,7 @@ commands! {
     Log(Log) "log" ["events", "history"] "Show the history of events";
     Flow(Flow) "flow" ["workflow", "flows"] "Manage workflows and templates";
     Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Manage workspaces: one directory for each task";
+    Diff(Diff) "diff" [] "Show the changes of an agent: its workspace against where it began";
     Run(Run) "run" [] "Run agents: claim tasks, start a command for each, record the results";
     Stop(Stop) "stop" ["kill"] "Stop one agent and release or park its task";
     Prime(Prime) "prime" [] "Print a briefing for an agent's session";
@@ -186,7 +187,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     ("Plan", &["add", "edit", "list", "show", "close", "graph", "assign", "delete", "restore", "undo", "redo"]),
     ("Work", &["ready", "claim", "save", "finish", "status", "answer", "log", "flow"]),
     ("Run agents", &["run", "logs", "stop", "tell", "pause", "resume", "agent", "prime", "setup", "mcp"]),
-    ("Workspaces", &["ws", "shell", "trust"]),
+    ("Workspaces", &["diff", "ws", "shell", "trust"]),
     (
         "Share",
         &["sync", "ledger", "propose", "withdraw", "accept", "reject", "move", "purge", "import", "export", "compact"],

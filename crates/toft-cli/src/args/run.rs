@@ -69,14 +69,14 @@ pub(crate) struct Run {
     /// Commit or branch to start from [default: the main checkout's HEAD]
     #[arg(long, value_name = "REV")]
     pub(crate) base: Option<String>,
-    /// Restrict where the agent can write; offline also blocks the network, strict also hides homes
+    /// Restrict where the agent can write; offline also blocks the network, strict also hides homes (the network stays open)
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "files")]
     pub(crate) sandbox: Option<SandboxMode>,
     /// With --sandbox or --in: additional path that the agent may write to; repeatable
     #[arg(long, value_name = "PATH", requires = "confined")]
     pub(crate) allow: Vec<PathBuf>,
-    /// With --sandbox=strict: path below a home that the agent may read; repeatable
-    #[arg(long, value_name = "PATH", requires = "sandbox")]
+    /// With --sandbox: path that the agent may read though it is hidden; repeatable
+    #[arg(long, value_name = "PATH", requires = "sandbox", conflicts_with = "container")]
     pub(crate) allow_read: Vec<PathBuf>,
     /// With --sandbox or --in: host that the agent may reach, as NAME or *.NAME, and no other; repeatable
     #[arg(long, value_name = "HOST", requires = "confined")]
@@ -87,8 +87,8 @@ pub(crate) struct Run {
     /// With --in podman or docker: image [default: run.container.image]
     #[arg(long, value_name = "IMAGE", requires = "container")]
     pub(crate) image: Option<String>,
-    /// With --in podman or docker: no network
-    #[arg(long, requires = "container", conflicts_with = "allow_host")]
+    /// With --sandbox or --in: no network
+    #[arg(long, requires = "confined", conflicts_with = "allow_host")]
     pub(crate) offline: bool,
     /// Command with its arguments
     #[arg(last = true, value_name = "COMMAND")]
@@ -125,9 +125,9 @@ pub(crate) struct Stop {
 pub(crate) enum SandboxMode {
     /// Only the workspace is writable.
     Files,
-    /// Also blocks the network.
+    /// The same, without a network.
     Offline,
-    /// Also hides the users' homes.
+    /// The same as files, and homes are hidden; add --offline or --allow-host for the network.
     Strict,
 }
 

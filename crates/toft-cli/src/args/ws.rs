@@ -3,9 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use toft::time::parse_duration;
 
-use super::{positive, work::Hold};
+use super::{complete, positive, work::Hold};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +27,26 @@ docs/guides/workspaces.md for the keys.";
 pub(crate) struct Ws {
     #[command(subcommand)]
     pub(crate) command: WsCommand,
+}
+
+/// Show the changes of an agent: its workspace against where it began, committed or not. Files that version control does not track are
+/// not in it.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft diff tf-a41c            # the whole change
+  toft diff tf-a41c --stat     # how much each file changed
+  toft diff tf-a41c | less     # page by page")]
+pub(crate) struct Diff {
+    /// Issue, task or workspace [default: the workspace you are in]
+    #[arg(add = ArgValueCompleter::new(complete::issues))]
+    pub(crate) id: Option<String>,
+    /// Show only how much each file changed
+    #[arg(long)]
+    pub(crate) stat: bool,
+    /// Mark words instead of lines; only with git
+    #[arg(long, conflicts_with = "stat")]
+    pub(crate) words: bool,
 }
 
 #[derive(Debug, Subcommand)]

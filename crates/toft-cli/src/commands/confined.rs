@@ -51,6 +51,6 @@ pub(super) fn check(cli: &Cli) -> Result<(), Failure> {
     };
     match allowed && as_itself && cli.global.store.is_none() {
         true => Ok(()),
-        false => Err(Failure::confined()),
+        false => Err(Failure::confined(cli.command.name())),
     }
 }

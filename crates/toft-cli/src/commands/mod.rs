@@ -130,6 +130,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Graph(args) => plan::graph(app, args),
         Command::Ws(args) => ws::run(app, &args.command),
         Command::Trust(args) => place::trust(app, args),
+        Command::Diff(args) => ws::diff(app, args),
         Command::Run(args) => run::run(app, args),
         Command::Stop(args) => run::stop(app, args),
         Command::Prime(args) => run::prime(app, args),

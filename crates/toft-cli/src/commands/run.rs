@@ -71,6 +71,23 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
             )),
         };
     }
+    if let Some(ContainerKind::Engine { program, rules: known }) = rules.container.as_ref().map(|known| &known.kind) {
+        let image = known.image.as_deref().unwrap_or_default();
+        let looked =
+            toft::runner::output(&[program, "image", "inspect", "--format", "{{.Id}}", image], "/".as_ref(), OBEYED);
+        let problem = match looked {
+            Ok((true, _)) => None,
+            Ok((false, said)) => {
+                Some(said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("").to_owned())
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(problem) = problem {
+            let help =
+                format!("does {program} run, and is the image there ({program} pull {image})? Nothing was claimed");
+            return Err(Failure::invalid(format!("--in {program}: {problem}"), &help));
+        }
+    }
     let promise = match (&rules.sandbox, &rules.container) {
         (_, Some(container)) => Some(container.promise()),
         (Some(sandbox), None) => Some(sandbox.promise(sandbox.kind()?)),
@@ -125,12 +142,12 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
             ),
             None if !progress.idle() => return Ok(ExitCode::SUCCESS),
             None => {
-                Failure::nothing("nothing is ready", "toft ready --explain · without --once, toft run waits for work")
+                let used = if known.capacity.is_empty() { "" } else { " · or all units of a [capacity] are in use" };
+                let help = format!("toft ready --explain · without --once, toft run waits for work{used}");
+                Failure::nothing("nothing is ready", &help)
             }
         }),
-        (false, 0) if meter.is_reached() => {
-            Err(Failure::budget("the run ended before its budget was passed".to_owned()))
-        }
+        (false, 0) if let Some(why) = meter.reached() => Err(Failure::budget(why.to_owned())),
         (false, 0) => Ok(ExitCode::SUCCESS),
         (true, _) => Err(Failure::stopped("a slot stopped", "its message is above")),
         (false, parked) => {
@@ -312,7 +329,9 @@ fn container(kind: &str, args: &Run, known: &ContainerRules) -> Result<Container
     if rules.image.is_none() {
         return Err(Failure::invalid(
             format!("--in {kind}: no image"),
-            "toft run --in podman --image IMAGE, or image under [run.container] in ~/.config/toft/config.toml",
+            &format!(
+                "toft run --in {kind} --image IMAGE, or image under [run.container] in ~/.config/toft/config.toml"
+            ),
         ));
     }
     Ok(ContainerKind::Engine { program: kind.to_owned(), rules })
@@ -445,7 +464,11 @@ pub(super) fn acp(app: &App<'_>, args: &Acp) -> Done {
 
 /// Starts a command inside a sandbox or a container, with what it needs from the runner outside.
 pub(super) fn sandboxed(args: &Sandboxed) -> Done {
-    let runner = || SocketAddress::of_runner().ok_or_else(|| Failure::invalid("this is not inside of a sandbox", ""));
+    let runner = || {
+        SocketAddress::of_runner().ok_or_else(|| {
+            Failure::invalid("TOFT_SOCKET is missing", "the command of --in has to pass on its environment")
+        })
+    };
     let (send, signals) = mpsc::channel();
     let mut variables = Vec::new();
     if args.proxy {

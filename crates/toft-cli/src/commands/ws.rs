@@ -4,12 +4,22 @@ use toft::{Toft, lease::Fence, workspace::Workspace, workspaces::Wanted};
 
 use super::{App, Done};
 use crate::{
-    args::{CreateWs, From, Hold, Shell, ShellKind, WsCommand},
+    args::{CreateWs, Diff, From, Hold, Shell, ShellKind, WsCommand},
     exit::Failure,
     render::{
-        Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown, WsTidied,
+        DiffShown, Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown,
+        WsTidied,
     },
 };
+
+/// Shows what was changed in a workspace.
+pub(super) fn diff(app: &App<'_>, args: &Diff) -> Done {
+    let toft = app.open()?;
+    let all = toft.workspaces()?;
+    let workspace = all.open(&all.named(args.id.as_deref())?)?;
+    let diff = all.diff(&workspace, args.words)?;
+    app.show(&DiffShown { workspace, diff, stat: args.stat })
+}
 
 pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
     let toft = app.open()?;

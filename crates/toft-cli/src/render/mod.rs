@@ -1,6 +1,7 @@
 //! The only place that prints. Facts come in as a [`View`]; out goes text for people and agents, or JSON.
 
 mod agents;
+mod diff;
 mod flows;
 mod graph;
 mod history;
@@ -33,6 +34,7 @@ use toft::text::clean_json;
 
 pub(crate) use self::{
     agents::{AgentList, AgentView, AgentsTold, Inbox, RestEnded, Sent, Told},
+    diff::DiffShown,
     flows::{
         FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList, TemplateRemoved, TemplateShown,
     },

@@ -273,7 +273,7 @@ impl<'a> RunProgress<'a> {
             self.line(&format!("Finished: {}{again}{used}.", rows.join(", ")));
         }
         if counts.contains_key("done") {
-            self.line("The commits of each task are on its own branch; `toft ws list` shows which have not landed.");
+            self.line("The commits of each task are on its own branch: `toft diff ID` shows one, `toft ws list` which have not landed.");
         }
         for id in self.asked.values().take(QUESTIONS) {
             self.line(&format!("Waiting for you: toft answer {id} \"…\""));

@@ -128,7 +128,8 @@ impl Slot {
             (this.report, this.cost) = (Some(report.clone()), cost);
         }
         let why = Spent::of(&attempts).passes(self.rules.task_limit, 0);
-        Ok(why.map(|why| format!("It is not done ({message}). {why}. May it go on?")))
+        let asked = "Any answer allows one more attempt; toft close ends it";
+        Ok(why.map(|why| format!("It is not done ({message}). {why}. {asked}.")))
     }
 
     /// The agent rests from now on, in every slot and repository of this user.

@@ -83,6 +83,12 @@ impl WorkspaceBackend {
         [dir].into_iter().chain(elsewhere).collect()
     }
 
+    /// The changes of a workspace since it was created, committed or not, in the format of git; with `words`, each word is
+    /// marked.
+    pub fn diff(&self, workspace: &Workspace, words: bool) -> Result<Vec<u8>, WorkspaceError> {
+        self.system().diff(self, workspace, &workspace.base, words)
+    }
+
     /// Files below those paths that only toft may write, because they tell git where to find things.
     pub fn fixed(&self, workspace: &Workspace) -> Vec<PathBuf> {
         self.system().fixed_files(self, workspace)

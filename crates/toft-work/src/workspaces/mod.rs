@@ -405,6 +405,12 @@ impl Workspaces<'_> {
         Ok(Stand { commit: String::new(), ..self.backend.stand(workspace)? })
     }
 
+    /// The changes of a workspace since it was created, committed or not, in the format of git; with `words`, each word is
+    /// marked.
+    pub fn diff(&self, workspace: &Workspace, words: bool) -> Result<String, Error> {
+        Ok(String::from_utf8_lossy(&self.backend.diff(workspace, words)?).into_owned())
+    }
+
     /// The commit that a text names in a workspace.
     pub fn commit_in(&self, workspace: &Workspace, text: &str) -> Result<Option<String>, Error> {
         Ok(self.backend.commit_at(Path::new(&workspace.path), text)?)

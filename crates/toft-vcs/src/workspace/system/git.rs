@@ -114,6 +114,23 @@ impl WorkspaceSystem for GitWorkspaces {
         survey::survey(backend, workspace, dir)
     }
 
+    fn diff(&self, backend: &WorkspaceBackend, workspace: &Workspace, base: &str, words: bool) -> Answer<Vec<u8>> {
+        let git = backend.git_in(workspace, Path::new(&workspace.path))?;
+        // An agent that took up newer work of others has not done that.
+        let main = crate::git_run::Git::of(&backend.common_dir)?;
+        let main = main.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?;
+        let joined = match main {
+            Some(main) => git.run(["merge-base", &main, "HEAD"])?.maybe()?,
+            None => None,
+        };
+        let head = git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?;
+        let base = joined.filter(|joined| Some(joined) != head.as_ref()).unwrap_or_else(|| base.to_owned());
+        let run =
+            git.run(["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"])?;
+        let run = run.args(words.then_some("--word-diff=plain"));
+        Ok(run.args([base.as_str(), "--"]).ok()?)
+    }
+
     fn survey_missing(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Answer<Option<Survey>> {
         match (workspace.kind, backend.entry_of(workspace)) {
             (WorkspaceKind::Worktree, Some(own)) => survey::missing(backend, workspace, &own).map(Some),

@@ -108,6 +108,14 @@ impl WorkspaceSystem for HgWorkspaces {
         hg::survey(workspace, dir)
     }
 
+    fn diff(&self, backend: &WorkspaceBackend, workspace: &Workspace, base: &str, words: bool) -> Answer<Vec<u8>> {
+        if words {
+            return Err(backend.not_for("a diff of words"));
+        }
+        let run = Run::hg(Path::new(&workspace.path))?;
+        Ok(run.args(["diff", "--git", "--rev", base]).ok()?)
+    }
+
     fn survey_missing(&self, _backend: &WorkspaceBackend, _workspace: &Workspace) -> Answer<Option<Survey>> {
         Ok(None)
     }

@@ -109,6 +109,14 @@ impl WorkspaceSystem for JjWorkspaces {
         jj::survey(backend, workspace, dir)
     }
 
+    fn diff(&self, backend: &WorkspaceBackend, workspace: &Workspace, base: &str, words: bool) -> Answer<Vec<u8>> {
+        if words {
+            return Err(backend.not_for("a diff of words"));
+        }
+        let run = Run::jj(Path::new(&workspace.path))?;
+        Ok(run.args(["diff", "--git", "--from", base, "--to", "@"]).ok()?)
+    }
+
     fn survey_missing(&self, _backend: &WorkspaceBackend, _workspace: &Workspace) -> Answer<Option<Survey>> {
         Ok(None)
     }

@@ -92,6 +92,9 @@ pub(super) trait WorkspaceSystem: Sync {
     /// Examines the content of a workspace.
     fn survey(&self, backend: &WorkspaceBackend, workspace: &Workspace, dir: &Path) -> Answer<Survey>;
 
+    /// The changes of a workspace since `base`, committed or not, in the format of git.
+    fn diff(&self, backend: &WorkspaceBackend, workspace: &Workspace, base: &str, words: bool) -> Answer<Vec<u8>>;
+
     /// Examines the remaining data of a workspace whose directory was moved or deleted by hand.
     fn survey_missing(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Answer<Option<Survey>>;
 

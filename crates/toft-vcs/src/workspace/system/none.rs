@@ -110,6 +110,10 @@ impl WorkspaceSystem for NoWorkspaces {
         Err(backend.not_for("a workspace"))
     }
 
+    fn diff(&self, backend: &WorkspaceBackend, _workspace: &Workspace, _base: &str, _words: bool) -> Answer<Vec<u8>> {
+        Err(backend.not_for("a diff"))
+    }
+
     fn survey_missing(&self, _backend: &WorkspaceBackend, _workspace: &Workspace) -> Answer<Option<Survey>> {
         Ok(None)
     }
