@@ -43,7 +43,7 @@ impl DiffShown {
                 Some(b'+') if in_lines => file.added += 1,
                 Some(b'-') if in_lines => file.removed += 1,
                 Some(b'B' | b'G') if !in_lines => {
-                    file.binary |= line.starts_with("Binary ") || line.starts_with("GIT ")
+                    file.binary |= line.starts_with("Binary ") || line.starts_with("GIT ");
                 }
                 _ => {}
             }
