@@ -456,3 +456,27 @@ fn what_waits_for_itself_is_refused_however_it_is_tied() {
     home.toft(&repo, &twice).ok();
     assert_eq!(listed(&home, &repo)[&leaf]["comments"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn a_closed_issue_needs_nobody_any_more() {
+    let (home, repo) = toft_stories::agents::started(&["Fails", "Asks"]);
+    home.toft(
+        &repo,
+        &[
+            "run",
+            "--until-idle",
+            "--",
+            "sh",
+            "-c",
+            "case $(toft show \"$TOFT_ISSUE\") in *Asks*) toft finish waiting -m 'Which?';; *) exit 1;; esac",
+        ],
+    );
+    let needs = || home.toft(&repo, &["status", "--json"]).data()["needs_you"].as_array().unwrap().len();
+    assert_eq!(needs(), 2, "{}", home.toft(&repo, &["status"]).out);
+    for id in home.toft(&repo, &["list", "-q"]).ok().lines() {
+        home.toft(&repo, &["close", id, "-m", "no longer wanted"]).ok();
+    }
+    assert_eq!(needs(), 0);
+    let status = home.toft(&repo, &["status"]).ok();
+    assert!(!status.contains("Fails") && !status.contains("Asks"), "{status}");
+}

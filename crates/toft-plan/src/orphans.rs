@@ -1,13 +1,16 @@
 //! Issues that a ledger records as in progress, although no agent can be working on them: the store with the claim is
 //! gone, or the clone that made it has been silent for long. They are opened again, with the reason.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use toft_core::{
-    issue::{IN_PROGRESS, edit},
+    issue::{CLOSED, IN_PROGRESS, edit},
     store::{self, EventQuery},
     time::Timestamp,
-    verbs::issue::Pending,
+    verbs::{
+        issue::Pending,
+        status::{self, NeedsYou},
+    },
 };
 use toft_ledger::{clock::Clock, line, record::Key};
 use toft_session::{error::Error, session::random_ids};
@@ -53,6 +56,40 @@ impl Orphan {
 }
 
 impl Plan<'_> {
+    /// Leaves out of a status what is about issues that were closed: whoever closed one has decided.
+    pub fn leave_out_closed(&self, status: &mut status::Outcome) -> Result<(), Error> {
+        let mut known: BTreeMap<String, bool> = BTreeMap::new();
+        let mut is_closed = |id: &str| match known.get(id) {
+            Some(closed) => Ok::<bool, Error>(*closed),
+            None => {
+                let closed = self.known(id)?.is_some_and(|found| found.issue.status == CLOSED);
+                known.insert(id.to_owned(), closed);
+                Ok(closed)
+            }
+        };
+        let mut needs = Vec::new();
+        for need in std::mem::take(&mut status.needs_you) {
+            let issue = match &need {
+                NeedsYou::Question { issue, .. }
+                | NeedsYou::Failed { issue, .. }
+                | NeedsYou::Assigned { issue, .. } => issue.as_deref(),
+                _ => None,
+            };
+            if !issue.map_or(Ok(false), &mut is_closed)? {
+                needs.push(need);
+            }
+        }
+        status.needs_you = needs;
+        let mut workflows = Vec::new();
+        for listed in std::mem::take(&mut status.workflows) {
+            if !listed.workflow.issue().map_or(Ok(false), &mut is_closed)? {
+                workflows.push(listed);
+            }
+        }
+        status.workflows = workflows;
+        Ok(())
+    }
+
     /// Issues that are recorded as in progress without an active workflow in this store.
     pub fn orphans(&self) -> Result<Vec<(FoundIssue, Orphan)>, Error> {
         if self.unwritten() {

@@ -344,7 +344,7 @@ const LOOKING: Duration = Duration::from_millis(100);
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
     let (mut repositories, mut paused, mut now) = (Vec::new(), BTreeSet::new(), Timestamp::default());
     for Reached { toft, scope, name, ledgers } in app.reach(&args.reach)? {
-        let outcome = app.perform(toft, status::Request { scope: scope.clone(), limit: args.limit })?;
+        let mut outcome = app.perform(toft, status::Request { scope: scope.clone(), limit: args.limit })?;
         let mut workspaces = Overview::default();
         match toft.workspaces() {
             Ok(all) => {
@@ -357,6 +357,7 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
         }
         let (mut proposals, mut proposed, mut orphans) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(plan) = toft.plan()?.filter(|_| ledgers) {
+            plan.leave_out_closed(&mut outcome)?;
             (proposals, proposed, orphans) = (plan.proposals()?, plan.my_proposals()?, plan.orphans()?);
         }
         app.heard(toft, name.as_ref());
