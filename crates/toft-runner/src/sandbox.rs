@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use toft_session::{
@@ -115,11 +116,13 @@ pub enum SandboxKind {
 impl Sandbox {
     /// The mechanism that is available here, or why there is none.
     pub fn kind(&self) -> Result<SandboxKind, Error> {
+        // It takes longer to find out than to start a command, and does not change while a slot runs.
+        static BUBBLEWRAP_WORKS: OnceLock<bool> = OnceLock::new();
         let works = |words: Vec<String>| {
             let words: Vec<&str> = words.iter().map(String::as_str).chain(["true"]).collect();
             process::succeeds(&words)
         };
-        if bubblewrap().is_some_and(works) {
+        if *BUBBLEWRAP_WORKS.get_or_init(|| bubblewrap().is_some_and(works)) {
             return Ok(SandboxKind::Bubblewrap);
         }
         // Landlock knows ports and no addresses.
@@ -137,12 +140,21 @@ impl Sandbox {
         if self.strict {
             mounts.extend(homes().into_iter().map(|path| (path, View::Hidden)));
         }
-        mounts.extend(self.mounts_in_container());
+        mounts.extend(self.seen_differently());
         mounts
     }
 
     /// What a container, which has nothing of this machine otherwise, sees of it.
     pub(super) fn mounts_in_container(&self) -> BTreeMap<PathBuf, View> {
+        let mut mounts = self.seen_differently();
+        let seen: Vec<PathBuf> =
+            mounts.iter().filter(|(_, view)| **view != View::Hidden).map(|(path, _)| path.clone()).collect();
+        mounts.retain(|path, view| *view != View::Hidden || seen.iter().any(|seen| path.starts_with(seen)));
+        mounts
+    }
+
+    /// What was asked for, path by path.
+    fn seen_differently(&self) -> BTreeMap<PathBuf, View> {
         let mut mounts = BTreeMap::new();
         let mut put = |paths: &[PathBuf], view: View| {
             mounts.extend(paths.iter().filter(|path| path.exists()).map(|path| (path.clone(), view)));
