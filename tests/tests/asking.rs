@@ -384,7 +384,7 @@ fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive
     let repo = home.repo("api");
     let tried = [
         ("merge", "git merge"),
-        ("diff", "git diff"),
+        ("review", "toft diff"),
         ("stats", "toft status"),
         ("reopen", "--reopen"),
         ("remove", "toft close"),

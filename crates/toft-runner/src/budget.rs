@@ -76,7 +76,7 @@ impl DaySpent {
 
     /// Adds an attempt, if there is one, and returns the sum.
     fn add(&self, attempt: Option<(Option<f64>, Option<u64>)>) -> io::Result<Spent> {
-        let mut file = fs::OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&self.file)?;
+        let mut file = private::options().create(true).truncate(false).read(true).write(true).open(&self.file)?;
         // One runner after the other; the lock ends with the file.
         file.lock()?;
         let mut text = String::new();

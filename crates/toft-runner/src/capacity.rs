@@ -29,7 +29,7 @@ impl CapacityUnit {
         private::create_dir_all(&dir).map_err(failed("make", &dir))?;
         for number in 1..=count {
             let path = dir.join(number.to_string());
-            let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+            let lock = private::options().create(true).truncate(false).write(true).open(&path);
             let lock = lock.map_err(failed("open", &path))?;
             match lock.try_lock() {
                 Ok(()) => return Ok(Some(Self { name: name.to_owned(), number, _lock: lock })),

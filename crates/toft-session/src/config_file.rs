@@ -272,11 +272,16 @@ fn collect(schema: &Value, prefix: &str, keys: &mut Vec<ConfigKey>) {
             collect(values, &format!("{name}.{}.", property["name"].as_str().unwrap_or("NAME")), keys);
         }
         if keys.len() == known {
+            // A table of plain values has a key for each of their names.
+            let values = property.get("additionalProperties").filter(|values| values.is_object());
+            let name = if values.is_some() { format!("{name}.NAME") } else { name };
             keys.push(ConfigKey {
-                kind: kind(property),
+                kind: kind(values.unwrap_or(property)),
                 default: property
                     .get("default")
-                    .filter(|value| !value.is_null() && !value.as_array().is_some_and(Vec::is_empty))
+                    .filter(|value| {
+                        !value.is_null() && !value.as_array().is_some_and(Vec::is_empty) && !value.is_object()
+                    })
                     .map(Value::to_string),
                 scope: match property["scope"].as_str() {
                     Some("user") => KeyScope::User,
@@ -313,7 +318,7 @@ fn kind(schema: &Value) -> String {
         (Some("size"), _) => "size".into(),
         (Some("path"), _) => "path".into(),
         (_, Some("array")) => "list of strings".into(),
-        (_, Some("integer")) => "number".into(),
+        (_, Some("integer" | "number")) => "number".into(),
         (_, Some("boolean")) => "`true` or `false`".into(),
         _ => "string".into(),
     }
