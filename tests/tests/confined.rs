@@ -82,7 +82,6 @@ fn an_agent_in_a_sandbox_has_the_rights_of_its_one_task() {
             for other in /tmp/toft-*/socket; do
                 TOFT_SOCKET=$other#wrong timeout 5 toft save -m stolen > out 2>&1 && echo "allowed: $other"
             done
-            (exec 3<> /dev/tty) 2>/dev/null && echo "open: the terminal"
             rm -f out
             cd /; toft -C / show > /dev/null && echo shown; cd "$OLDPWD"
             toft add "Found more" && toft save -m half && toft list -q > /dev/null && toft ready > /dev/null && toft prime > /dev/null
@@ -163,6 +162,51 @@ X
     let _ = runner.wait();
     agents::none_left(&home);
     drop(listener);
+}
+
+#[test]
+fn an_agent_has_no_terminal_to_type_at() {
+    for sandbox in ["", "--sandbox"] {
+        let (home, repo) = with_kind("bubblewrap", &["Types"]);
+        let agent = agents::script(
+            &home,
+            "agent.sh",
+            "#!/bin/bash\n(exec 3<> /dev/tty) 2>/dev/null && echo has a terminal\ntoft finish --no-change looked\n",
+        );
+        let line = format!("{} run --once {sandbox} -- {agent}", toft_stories::toft_bin().display());
+        // `script` gives it a terminal, as a person at a shell does.
+        let ran = home.command(&repo, "script", &["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+        let id = issue(&home, &repo)["id"].as_str().unwrap().to_owned();
+        let log = home.toft(&repo, &["show", &id, "--log"]).ok();
+        assert!(log.contains("is done") && !log.contains("has a terminal"), "{sandbox} {ran:?} {log}");
+    }
+}
+
+#[test]
+fn a_flood_of_connections_costs_nobody_a_lease() {
+    let (home, repo) = with_kind("bubblewrap", &["Floods"]);
+    let script = r##"python3 - <<'X'
+import os, socket
+path, key = os.environ["TOFT_SOCKET"].rsplit("#", 1)
+held = []
+for n in range(3000):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(0.05)
+    try:
+        s.connect(path); s.sendall(key.encode() + b"\nh")
+        if n < 40: held.append(s)
+        else: s.close()
+    except OSError: pass
+for s in held: s.close()
+X
+        for n in 1 2 3; do timeout 20 toft save -m "still here $n" || echo "refused $n"; done
+        toft finish --no-change survived"##;
+    let args = ["run", "--once", "--sandbox", "--ttl", "6s", "--", "bash", "-c", script];
+    let line = format!("ulimit -n 256; exec {} \"$@\"", toft_stories::toft_bin().display());
+    let ran = home.command(&repo, "sh", &[&["-c", &line, "sh"], &args[..]].concat()).output().unwrap();
+    let id = issue(&home, &repo)["id"].as_str().unwrap().to_owned();
+    let log = home.toft(&repo, &["show", &id, "--log"]).ok();
+    assert!(log.matches("Saved checkpoint").count() == 3 && log.contains("is done"), "{ran:?}\n{log}");
 }
 
 #[test]
