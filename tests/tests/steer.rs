@@ -35,6 +35,13 @@ fn start(home: &Home, repo: &std::path::Path, args: &[&str]) -> Started {
     Started(home.command(repo, toft_bin(), args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
 }
 
+/// The workspace of the agent that runs, once it is there.
+fn workspace(home: &Home, repo: &std::path::Path) -> PathBuf {
+    let found = || home.toft(repo, &["ws", "list", "--json"]).data()[0]["path"].as_str().map(PathBuf::from);
+    until("its workspace is there", || found().is_some_and(|path| path.is_dir()));
+    found().unwrap()
+}
+
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -83,13 +90,14 @@ fn a_failed_attempt_leaves_what_the_next_needs() {
 fn a_message_is_proved_to_be_read() {
     let (home, repo) = place();
     let id = add(&home, &repo, &["Paint the shed"]);
-    let script = format!("until test -e ../told; do sleep 0.1; done; toft save -m half > ../saved; {COMMIT}");
+    let script =
+        format!("touch ../begun; until test -e ../told; do sleep 0.1; done; toft save -m half > ../saved; {COMMIT}");
     let run = start(&home, &repo, &["run", "--once", "--", "sh", "-c", &script]);
-    until("it runs", || home.toft(&repo, &["status"]).out.contains("ana-1"));
+    let path = workspace(&home, &repo);
+    // What is told before it begins is in its brief.
+    until("it runs", || path.join("../begun").exists());
     let unread = home.toft(&repo, &["tell", &id, "use-blue", "--wait", "0s"]).ok();
     assert!(unread.contains("not read yet"), "{unread}");
-    let workspaces = home.toft(&repo, &["ws", "list", "--json"]).data();
-    let path = PathBuf::from(workspaces[0]["path"].as_str().unwrap());
     fs::write(path.join("../told"), "").unwrap();
     let read = home.toft(&repo, &["tell", &id, "and white", "--wait", "20s"]).out;
     until("it ends", || !home.toft(&repo, &["status"]).out.contains("ana-1"));
@@ -110,8 +118,7 @@ fn a_paused_runner_finishes_what_it_has_and_claims_nothing_new() {
     let paused = home.toft(&repo, &["pause"]).ok();
     assert!(paused.contains("ana-1") && paused.contains("ana-2"), "{paused}");
     home.toft(&repo, &["pause", "nobody"]).fails(3);
-    let workspaces = home.toft(&repo, &["ws", "list", "--json"]).data();
-    let path = PathBuf::from(workspaces[0]["path"].as_str().unwrap());
+    let path = workspace(&home, &repo);
     fs::write(path.join("../go"), "").unwrap();
     let closed = || home.toft(&repo, &["list", "--status", "closed", "-q"]).out.lines().count();
     until("both are done", || closed() == 2);
