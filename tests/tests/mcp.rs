@@ -301,7 +301,7 @@ fn a_claim_that_waits_is_a_task_for_clients_that_know_tasks() {
         std::thread::sleep(std::time::Duration::from_millis(100));
         id += 1;
     }
-    let other = home.toft(&repo, &["add", "For somebody else", "-q"]).ok();
+    let other = home.toft(&repo, &["add", "For another agent", "-q"]).ok();
     std::thread::sleep(std::time::Duration::from_secs(3));
     assert!(home.toft(&repo, &["ready", "-q"]).ok().contains(other.trim()));
     // A client that does not know tasks waits for its answer, and cannot ask for tasks.

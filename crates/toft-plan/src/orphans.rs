@@ -56,7 +56,7 @@ impl Orphan {
 }
 
 impl Plan<'_> {
-    /// Leaves out of a status what is about issues that were closed: whoever closed one has decided.
+    /// Leaves out of a status what is about issues that were closed: closing one was the decision.
     pub fn leave_out_closed(&self, status: &mut status::Outcome) -> Result<(), Error> {
         let mut known: BTreeMap<String, bool> = BTreeMap::new();
         let mut is_closed = |id: &str| match known.get(id) {

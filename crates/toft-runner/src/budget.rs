@@ -81,13 +81,16 @@ impl DaySpent {
         file.lock()?;
         let mut text = String::new();
         io::Read::read_to_string(&mut file, &mut text)?;
-        let mut spent: Spent = serde_json::from_str(&text).unwrap_or_default();
+        // A runner that was killed while it wrote may have left the end of a longer text behind.
+        let read = serde_json::Deserializer::from_str(&text).into_iter().next();
+        let mut spent: Spent = read.transpose()?.unwrap_or_default();
         if let Some((cost, tokens)) = attempt {
             spent.add(cost, tokens);
+            let text = serde_json::to_string(&spent)?;
             io::Seek::rewind(&mut file)?;
-            // It only grows, but for the rounding of a cost.
-            file.set_len(0)?;
-            io::Write::write_all(&mut file, serde_json::to_string(&spent)?.as_bytes())?;
+            io::Write::write_all(&mut file, text.as_bytes())?;
+            // Last: an empty file would say that nothing was spent.
+            file.set_len(text.len() as u64)?;
         }
         Ok(spent)
     }
@@ -171,6 +174,22 @@ mod tests {
         let (task, issue, how, message) = ("t".into(), None, "done".into(), String::new());
         let (parked, ran_ms, cost, tokens) = (false, 1, Some(cost), Some(tokens));
         RunnerEvent::Slot(slot, SlotEvent::Ended { task, issue, how, message, parked, ran_ms, cost, tokens })
+    }
+
+    #[test]
+    fn what_a_day_cost_is_not_forgotten_though_a_runner_was_killed_while_it_wrote() {
+        let dir = tempfile::tempdir().unwrap();
+        let today = DaySpent { file: dir.path().join("today") };
+        assert_eq!(today.add(None).unwrap(), Spent::default());
+        today.add(Some((Some(12.25), Some(1000)))).unwrap();
+        let mut text = fs::read_to_string(&today.file).unwrap();
+        text.push_str("00}");
+        fs::write(&today.file, text).unwrap();
+        let sum = today.add(Some((Some(0.75), None))).unwrap();
+        assert_eq!(sum, Spent { cost: 13.0, tokens: 1000, attempts: 2 });
+        assert_eq!(today.add(None).unwrap(), sum);
+        fs::write(&today.file, "{\"cost\":").unwrap();
+        assert!(today.add(None).is_err(), "what cannot be read is not nothing");
     }
 
     #[test]

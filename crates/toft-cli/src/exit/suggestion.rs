@@ -1,6 +1,6 @@
 //! What was probably meant by a word that is not known.
 
-/// What somebody means who types a word that is no command.
+/// The command that a word which is no command stands for.
 pub(super) fn meant(word: &str) -> Option<&'static str> {
     Some(match word {
         "release" | "handoff" | "waiting" | "fail" | "failed" | "abort" => {
