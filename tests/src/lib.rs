@@ -15,6 +15,8 @@ pub mod share;
 pub mod simulation;
 pub mod traps;
 pub mod workspaces;
+#[cfg(unix)]
+pub mod yard;
 
 use std::{
     collections::BTreeMap,
@@ -91,6 +93,8 @@ impl Home {
             ("GIT_COMMITTER_EMAIL", "ana@example.org".into()),
             ("GIT_CONFIG_NOSYSTEM", "1".into()),
             ("HGUSER", "ana".into()),
+            // Most stories end where work is done; `until_landed` goes on.
+            ("TOFT_LAND_CLOSE", "done".into()),
             // Stories compare ids.
             ("TOFT_IDS", "whole".into()),
             ("TOFT_STORY", dir.path().display().to_string()),
@@ -110,6 +114,11 @@ impl Home {
     /// From now on every command has this variable.
     pub fn set(&mut self, name: &str, value: &str) {
         self.env.insert(name.into(), value.into());
+    }
+
+    /// From now on issues are closed when their work has landed, as they are by default.
+    pub fn until_landed(&mut self) {
+        self.env.remove("TOFT_LAND_CLOSE");
     }
 
     /// From now on text shows ids as people see them.

@@ -383,8 +383,7 @@ fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive
     let home = Home::new();
     let repo = home.repo("api");
     let tried = [
-        ("merge", "git merge"),
-        ("review", "toft diff"),
+        ("merge", "toft land"),
         ("stats", "toft status"),
         ("reopen", "--reopen"),
         ("remove", "toft close"),

@@ -211,7 +211,7 @@ fn issues_are_changed_closed_and_found_as_people_type_it() {
     assert!(home.toft(&repo, &["show", &guide]).ok().contains("due 2030"));
     assert!(home.toft(&repo, &["log", &part]).ok().lines().any(|line| line.contains("issue.added")));
     assert!(home.toft(&repo, &["list", "-p", "P9"]).fails(2).contains("toft list --help"));
-    for (typo, meant) in [("stauts", "status"), ("redy", "ready"), ("merge", "git merge"), ("stats", "toft status")] {
+    for (typo, meant) in [("stauts", "status"), ("redy", "ready"), ("merge", "toft land"), ("stats", "toft status")] {
         let said = home.toft(&repo, &[typo]).fails(2);
         assert!(said.contains(meant), "{said}");
     }

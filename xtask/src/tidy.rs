@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::{docs, links, promises};
 
 /// Which of our crates each may depend on. Siblings never meet.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("toft-core", &[]),
     ("toft-ledger", &[]),
     ("toft-store", &["toft-core"]),
@@ -20,7 +20,11 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("toft-plan", &["toft-core", "toft-ledger", "toft-store", "toft-vcs", "toft-session"]),
     ("toft-work", &["toft-core", "toft-store", "toft-vcs", "toft-session", "toft-plan"]),
     ("toft-runner", &["toft-core", "toft-store", "toft-vcs", "toft-session", "toft-plan", "toft-work"]),
-    ("toft", &["toft-core", "toft-store", "toft-vcs", "toft-session", "toft-plan", "toft-work", "toft-runner"]),
+    ("toft-land", &["toft-core", "toft-store", "toft-vcs", "toft-session", "toft-plan", "toft-work", "toft-runner"]),
+    (
+        "toft",
+        &["toft-core", "toft-store", "toft-vcs", "toft-session", "toft-plan", "toft-work", "toft-runner", "toft-land"],
+    ),
     ("toft-server", &[]),
     ("toft-cli", &["toft", "toft-server"]),
 ];

@@ -48,6 +48,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (USAGE, "inside_repository", "workspaces would be created inside a repository"),
     (USAGE, "invalid", "a value is not allowed for its field"),
     (USAGE, "missing_variables", "a template needs more variables"),
+    (FAILED, "unverified", "a command of `[verify]` fails on the commit"),
     (USAGE, "needs_evidence", "done needs a commit, an artefact, or a reason why nothing had to change"),
     (USAGE, "plan_file", "a plan file cannot be read"),
     (USAGE, "unknown_store", "the text does not name a store"),

@@ -80,6 +80,12 @@ impl Failure {
         Self::new(FAILED, "failed", message, help)
     }
 
+    /// A command that verifies work failed.
+    pub(crate) fn unverified(said: &str) -> Self {
+        let help = "mend it and commit, then finish again; nothing was recorded";
+        Self::new(FAILED, "unverified", format!("the work is not verified: {said}"), help)
+    }
+
     /// An agent asks through the socket of its attempt for what is not about its task.
     pub(crate) fn confined(command: &str) -> Self {
         let help = "list, show, status, ready, add, save, finish and agent send work in here; ask a person for the rest: toft finish waiting -m QUESTION";
@@ -346,6 +352,9 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::WrongState { id, .. } => (CONFLICT, "wrong_state", format!("toft show {id}")),
         Refusal::NeedsEvidence => {
             (USAGE, "needs_evidence", "add --evidence COMMIT, --artifact NAME or --no-change REASON".into())
+        }
+        Refusal::Unverified { .. } => {
+            (FAILED, "unverified", "finish it with toft finish, which runs the command".into())
         }
         Refusal::ParentMoved { task, .. } => {
             (CONFLICT, "parent_moved", format!("toft show {task}, build on the newest checkpoint, save again"))

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Environment variables that toft reads.
-const READ: [(&str, &str); 9] = [
+const READ: [(&str, &str); 10] = [
     ("TOFT_STORE", "the store, as `--store` names it"),
     ("TOFT_AGENT", "the agent that commands act as, as `--as` names it"),
     ("TOFT_SESSION", "a name for this session, so that a lease belongs to it and not to the process"),
@@ -22,6 +22,7 @@ const READ: [(&str, &str); 9] = [
     ("TOFT_LEASE_TTL", "`lease.ttl`"),
     ("TOFT_LEASE_CAP", "`lease.cap`"),
     ("TOFT_RETRY_BACKOFF", "`retry.backoff`"),
+    ("TOFT_LAND_CLOSE", "`land.close`"),
 ];
 
 /// Environment variables that toft sets for an agent, besides the store and its name.

@@ -13,6 +13,7 @@ use crate::{
     flow::{Attempt, Dependency, Task, TaskState, Template, Workflow},
     gate::Gate,
     id::{OpId, TaskId, WorkflowId},
+    landing::{Landing, Verdict},
     lease::Lease,
     message::{Delivery, Message},
     repository::{Place, Repository, Worktree},
@@ -91,6 +92,10 @@ pub enum Write {
     Gate(Gate),
     /// A workspace.
     Workspace(Workspace),
+    /// A landing.
+    Landing(Landing),
+    /// The result of checks on a tree.
+    Verdict(Verdict),
     /// A version of a template.
     Template(Template),
     /// A queue entry; at most one for each task.

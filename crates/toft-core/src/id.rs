@@ -117,6 +117,8 @@ ids! {
     WorkspaceId "ws_";
     /// A template.
     TemplateId "tmpl_";
+    /// A landing: finished work on its way into a target branch.
+    LandingId "ln_";
     /// One operation: repeating it changes nothing.
     OpId "op_";
 }

@@ -13,6 +13,7 @@ pub mod gate;
 pub mod id;
 pub mod issue;
 pub mod keeper;
+pub mod landing;
 pub mod lease;
 pub mod message;
 mod queue;

@@ -133,6 +133,9 @@ pub enum Refusal {
     /// `done` without evidence.
     #[error("done needs evidence: a commit, an artefact, or the reason why nothing had to change")]
     NeedsEvidence,
+    /// A commit that was not verified.
+    #[error("done needs a commit on which `{command}` succeeds")]
+    Unverified { command: String },
     /// Another checkpoint was written in the meantime.
     #[error("{task} has a newer checkpoint than the one you built on")]
     ParentMoved {

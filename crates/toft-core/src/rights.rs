@@ -38,13 +38,17 @@ pub enum Action {
     Unregister,
     /// Remove a template.
     RemoveTemplate,
+    /// Land finished work, send it back or withdraw it.
+    Land,
+    /// Approve finished work, or return it.
+    Review,
     /// Change the role of a registered agent.
     ChangeRole,
 }
 
 impl Action {
     /// Every action, in the order of the table.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Abandon,
         Self::Replan,
         Self::Decide,
@@ -55,6 +59,8 @@ impl Action {
         Self::Assign,
         Self::Unregister,
         Self::RemoveTemplate,
+        Self::Land,
+        Self::Review,
         Self::ChangeRole,
     ];
 
@@ -87,6 +93,8 @@ impl fmt::Display for Action {
             Self::Assign => "assign work",
             Self::Unregister => "unregister another agent",
             Self::RemoveTemplate => "remove a template",
+            Self::Land => "land work",
+            Self::Review => "review the work of others",
             Self::ChangeRole => "change the role of an agent",
         })
     }

@@ -15,7 +15,8 @@ use crate::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow, WorkflowStatus},
     gate::Gate,
-    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    id::{AgentId, GateId, LandingId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    landing::{Landing, Verdict},
     lease::Lease,
     message::{InboxItem, Message},
     repository::{Repository, Scope, Worktree},
@@ -114,6 +115,15 @@ pub trait StoreTx {
     fn workspace(&mut self, id: &WorkspaceId) -> Result<Option<Workspace>>;
     /// Workspaces, newest first.
     fn workspaces(&mut self, query: &WorkspaceQuery) -> Result<Vec<Workspace>>;
+
+    /// A landing.
+    fn landing(&mut self, id: &LandingId) -> Result<Option<Landing>>;
+    /// Landings, newest first.
+    fn landings(&mut self, query: &LandingQuery) -> Result<Vec<Landing>>;
+    /// The result of checks on a tree, by its key.
+    fn verdict(&mut self, key: &str) -> Result<Option<Verdict>>;
+    /// Checks of a repository that changed their mind, by key.
+    fn flaky_verdicts(&mut self, repository: &RepositoryId) -> Result<Vec<Verdict>>;
 
     /// Every repository, by id.
     fn repositories(&mut self) -> Result<Vec<Repository>>;
@@ -260,6 +270,17 @@ pub struct WorkspaceQuery {
     /// Of this repository; of every repository if absent.
     pub repository: Option<RepositoryId>,
     /// Only workspaces that are not removed.
+    pub live: bool,
+    /// Maximum number of rows; all if 0.
+    pub limit: usize,
+}
+
+/// Selects landings.
+#[derive(Clone, Debug, Default)]
+pub struct LandingQuery {
+    /// Of this repository; of every repository if absent.
+    pub repository: Option<RepositoryId>,
+    /// Only landings that may still land.
     pub live: bool,
     /// Maximum number of rows; all if 0.
     pub limit: usize,

@@ -13,12 +13,16 @@ use crate::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, IssueState, Task, TaskStatus, Template, Workflow},
     gate::Gate,
-    id::{AgentId, CheckpointId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    id::{AgentId, CheckpointId, GateId, LandingId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    landing::{Landing, Verdict},
     lease::Lease,
     message::{Delivery, DeliveryState, InboxItem, Message},
     repository::{Place, Repository, Scope, Worktree},
     retention::RetentionKind,
-    store::{EventQuery, LeasesOf, QueueKey, QueueScan, Result, StoreError, TaskQuery, WorkflowQuery, WorkspaceQuery},
+    store::{
+        EventQuery, LandingQuery, LeasesOf, QueueKey, QueueScan, Result, StoreError, TaskQuery, WorkflowQuery,
+        WorkspaceQuery,
+    },
     time::Timestamp,
     workspace::Workspace,
 };
@@ -40,6 +44,8 @@ pub struct Tables {
     pub deliveries: BTreeMap<(String, MessageId), Delivery>,
     pub gates: Vec<Gate>,
     pub workspaces: BTreeMap<WorkspaceId, Workspace>,
+    pub landings: BTreeMap<LandingId, Landing>,
+    pub verdicts: BTreeMap<String, Verdict>,
     pub templates: BTreeMap<(String, u32), Template>,
     pub queue: BTreeMap<TaskId, QueueEntry>,
     pub receipts: BTreeMap<OpId, Receipt>,
@@ -99,6 +105,8 @@ impl Tables {
                 None => t.gates.push(row),
             },
             Write::Workspace(row) => drop(t.workspaces.insert(row.id.clone(), row)),
+            Write::Landing(row) => drop(t.landings.insert(row.id.clone(), row)),
+            Write::Verdict(row) => drop(t.verdicts.insert(row.key.clone(), row)),
             Write::Template(row) => drop(t.templates.insert((row.name.clone(), row.version), row)),
             Write::Queue(row) => drop(t.queue.insert(row.task.clone(), row)),
             Write::DropQueue(id) => drop(t.queue.remove(&id)),
@@ -126,6 +134,7 @@ impl Tables {
             .chain(t.agents.keys().map(ToString::to_string))
             .chain(t.gates.iter().map(|gate| gate.id.to_string()))
             .chain(t.workspaces.keys().map(ToString::to_string))
+            .chain(t.landings.keys().map(ToString::to_string))
             .filter(|id| id.starts_with(prefix))
             .collect();
         ids.sort();
@@ -320,6 +329,27 @@ impl Tables {
         let mut rows: Vec<_> = self.workspaces.values().filter(fits).cloned().collect();
         rows.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
         Ok(limited(rows.into_iter(), query.limit))
+    }
+
+    pub fn landing(&self, id: &LandingId) -> Result<Option<Landing>> {
+        Ok(self.landings.get(id).cloned())
+    }
+
+    pub fn landings(&self, query: &LandingQuery) -> Result<Vec<Landing>> {
+        let fits = |row: &&Landing| {
+            query.repository.as_ref().is_none_or(|id| row.repository == *id) && (!query.live || row.state.live())
+        };
+        let mut rows: Vec<_> = self.landings.values().filter(fits).cloned().collect();
+        rows.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
+        Ok(limited(rows.into_iter(), query.limit))
+    }
+
+    pub fn verdict(&self, key: &str) -> Result<Option<Verdict>> {
+        Ok(self.verdicts.get(key).cloned())
+    }
+
+    pub fn flaky_verdicts(&self, repository: &RepositoryId) -> Result<Vec<Verdict>> {
+        Ok(self.verdicts.values().filter(|row| row.repository == *repository && row.is_flaky()).cloned().collect())
     }
 
     pub fn template(&self, name: &str, version: Option<u32>) -> Result<Option<Template>> {

@@ -94,7 +94,7 @@ impl Plan<'_> {
     }
 
     fn tell_one(&self, issue: &str, news: News) -> Result<(), Error> {
-        let News { workflow, holder, outcome, ended_by } = &news;
+        let News { workflow, holder, outcome, ended_by, finished, bounced } = &news;
         let now = self.now()?;
         let found = self.find_to_write(issue)?;
         let ledger = self.route(Some(&found.ledger), None)?;
@@ -115,6 +115,11 @@ impl Plan<'_> {
                 Ok(edit::park(issue, reason, &edit::By { actor: "toft", now, word: &word }))
             }
             (_, None) | (WorkflowStatus::Abandoned | WorkflowStatus::Failed, _) if theirs => Ok(Vec::new()),
+            // It stays in progress until it has landed.
+            (WorkflowStatus::Running | WorkflowStatus::Paused, None) if *finished => {
+                Ok(edit::start(issue, self.name_of(ended_by.as_deref().unwrap_or("toft"))))
+            }
+            (WorkflowStatus::Running | WorkflowStatus::Paused, None) if *bounced => Ok(edit::reopen(issue)),
             (WorkflowStatus::Abandoned, _) | (_, None) => Ok(edit::give_back(issue)),
             (_, Some(holder)) => Ok(edit::start(issue, self.name_of(holder))),
         })?;

@@ -11,11 +11,12 @@ use std::{
 };
 
 use toft_core::{
-    flow::{Attempt, Ending, ProviderRefusal, Report, Seen, StopOrder, Word, builds_on},
+    flow::{Attempt, Ending, Evidence, ProviderRefusal, Report, Seen, StopOrder, Verified, Word, builds_on},
     keeper::Duty,
+    landing::Landing,
     lease::{Fence, Processes as _},
     store,
-    verbs::claim::Claimed,
+    verbs::{claim::Claimed, finish::How},
 };
 use toft_plan::{Ledger, LedgerKind, Plan};
 use toft_session::{
@@ -75,6 +76,8 @@ pub(super) struct AttemptEnd {
     pub(super) cost: Option<f64>,
     /// The stop order, if there was one.
     pub(super) order: Option<StopOrder>,
+    /// Commands that verified its commit.
+    pub(super) verified: Vec<Verified>,
 }
 
 impl AttemptRun<'_> {
@@ -92,39 +95,14 @@ impl AttemptRun<'_> {
         let files = self.prepare(goes_on.is_some())?;
         let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
         let resuming = goes_on.as_ref().and_then(|found| resuming(&self.rules.resume, &found.session));
-        let mut variables = self.variables(&files);
-        variables.extend(self.capacity.units.iter().map(CapacityUnit::variable));
-        let mut socket = self.socket(&variables)?;
-        if let Some(socket) = &socket {
-            // What reaches toft through a socket has no store, and no password of one.
-            const OF_STORE: [&str; 2] = ["TOFT_STORE", "PGPASSWORD"];
-            variables.retain(|(name, _)| !OF_STORE.contains(&name.as_str()));
-            let server = matches!(self.work.located().store, Home::Server(_));
-            let emptied = OF_STORE.iter().take(if server { 2 } else { 1 }).map(|name| (*name, String::new()));
-            let put = emptied.chain([(SOCKET, socket.address().to_string())]);
-            variables.extend(put.map(|(name, value)| (name.to_owned(), value)));
-            if self.rules.container.is_some() {
-                variables.extend(self.author());
-            }
-        }
         let command = self.command(resuming.as_deref().unwrap_or(&self.rules.command), &brief, &files)?;
-        let command = match &socket {
-            Some(socket) => self.confined(command, &files, socket, &variables)?,
-            None => command,
-        };
         let conversation = Conversation {
             agent: self.rules.agent.clone(),
             session: String::new(),
             workspace: workspace.name.clone(),
             resumed: goes_on.is_some(),
         };
-        let recorder = Recorder::start(&files, self.mask.clone(), self.events.clone(), conversation);
-        let start = ProcessStart {
-            command: &command,
-            dir: Path::new(&workspace.path),
-            stdin: fs::File::open(files.brief()).map_err(failed("read", &files.brief()))?,
-            variables,
-        };
+        let recorder = Recorder::start(&files, self.mask.clone(), self.events.clone(), conversation.clone());
         if self.keeping.stopped() {
             return Err(Error::LeaseLost { why: self.keeping.why() });
         }
@@ -132,19 +110,7 @@ impl AttemptRun<'_> {
             return Err(Error::RunnerStopped);
         }
         let begun = Instant::now();
-        let ((told, ended), activity) = (mpsc::channel(), Activity::default());
-        let not_started = |cause| Error::Start { command: command.first().cloned().unwrap_or_default(), cause };
-        let Some(said) = recorder.said() else { return Err(not_started(io::ErrorKind::BrokenPipe.into())) };
-        let mut running = Running::start(start, said, &told, &activity).map_err(not_started)?;
-        running.container = socket.take_if(|_| self.rules.container.is_some());
-        let watched = self.watch(&mut running, &ended, &activity);
-        // Whatever happened, nothing of it goes on.
-        let rest = running.kill_rest();
-        drop(socket);
-        let (ending, unwatched) = match watched {
-            Ok(ending) => (ending, rest.err().map(|error| format!("not all of it could be ended: {error}"))),
-            Err(error) => (Ending::Exited(-1), Some(format!("the command could not be watched: {error}"))),
-        };
+        let (ending, unwatched) = self.start_and_watch(command, &files, &recorder)?;
         let ran = begun.elapsed();
         let close = format!("the command {ending} after {:.1} s", ran.as_secs_f64());
         let (spoken, last) = recorder.close(close, ending == Ending::Exited(0));
@@ -178,8 +144,90 @@ impl AttemptRun<'_> {
         let said = spoken.words.map_or(last, |words| self.mask.mask(&words));
         let commit = Some(stand.commit).filter(|commit| !commit.is_empty());
         let refused = report.refused.clone();
-        let seen = Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said, refused };
-        Ok(AttemptEnd { seen, report, cost, order: self.keeping.order() })
+        let unverified = None;
+        let mut seen =
+            Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said, refused, unverified };
+        let mut verified = Vec::new();
+        if let (How::Done(Evidence::Commit(commit)), _) = seen.judge() {
+            match self.verify(&commit, &files, &conversation)? {
+                Ok(runs) => verified = runs,
+                Err(why) => seen.unverified = Some(why),
+            }
+        }
+        Ok(AttemptEnd { seen, report, cost, order: self.keeping.order(), verified })
+    }
+
+    /// Starts a command in its sandbox or container, and watches it until it and everything that it started has ended.
+    /// Returns how it ended, and what is not known of it.
+    fn start_and_watch(
+        &self,
+        command: Vec<String>,
+        files: &Files,
+        recorder: &Recorder,
+    ) -> Result<(Ending, Option<String>), Error> {
+        let mut variables = self.variables(files);
+        variables.extend(self.capacity.units.iter().map(CapacityUnit::variable));
+        let mut socket = self.socket(&variables)?;
+        if let Some(socket) = &socket {
+            // What reaches toft through a socket has no store, and no password of one.
+            const OF_STORE: [&str; 2] = ["TOFT_STORE", "PGPASSWORD"];
+            variables.retain(|(name, _)| !OF_STORE.contains(&name.as_str()));
+            let server = matches!(self.work.located().store, Home::Server(_));
+            let emptied = OF_STORE.iter().take(if server { 2 } else { 1 }).map(|name| (*name, String::new()));
+            let put = emptied.chain([(SOCKET, socket.address().to_string())]);
+            variables.extend(put.map(|(name, value)| (name.to_owned(), value)));
+            if self.rules.container.is_some() {
+                variables.extend(self.author());
+            }
+        }
+        let command = match &socket {
+            Some(socket) => self.confined(command, files, socket, &variables)?,
+            None => command,
+        };
+        let start = ProcessStart {
+            command: &command,
+            dir: Path::new(&self.given.workspace.path),
+            stdin: fs::File::open(files.brief()).map_err(failed("read", &files.brief()))?,
+            variables,
+        };
+        let ((told, ended), activity) = (mpsc::channel(), Activity::default());
+        let not_started = |cause| Error::Start { command: command.first().cloned().unwrap_or_default(), cause };
+        let Some(said) = recorder.said() else { return Err(not_started(io::ErrorKind::BrokenPipe.into())) };
+        let mut running = Running::start(start, said, &told, &activity).map_err(not_started)?;
+        running.container = socket.take_if(|_| self.rules.container.is_some());
+        let watched = self.watch(&mut running, &ended, &activity);
+        // Whatever happened, nothing of it goes on.
+        let rest = running.kill_rest();
+        drop(socket);
+        Ok(match watched {
+            Ok(ending) => (ending, rest.err().map(|error| format!("not all of it could be ended: {error}"))),
+            Err(error) => (Ending::Exited(-1), Some(format!("the command could not be watched: {error}"))),
+        })
+    }
+
+    /// Runs the commands that verify work, as the agent ran: in its directory, confined, watched and logged. Returns what
+    /// ran, or which one failed and what it said.
+    fn verify(
+        &self,
+        commit: &str,
+        files: &Files,
+        conversation: &Conversation,
+    ) -> Result<Result<Vec<Verified>, String>, Error> {
+        let mut runs = Vec::new();
+        for command in &self.work.located().verify.commands {
+            self.events.send(SlotEvent::Step { text: format!("verifying: {command}") });
+            let recorder = Recorder::start(files, self.mask.clone(), self.events.clone(), conversation.clone());
+            let words = ["sh", "-c", command].map(str::to_owned).to_vec();
+            let (ending, unwatched) = self.start_and_watch(words, files, &recorder)?;
+            let (_, said) = recorder.close(format!("`{command}` {ending}"), false);
+            if let (Ending::Exited(exit @ 0), None) = (ending, &unwatched) {
+                runs.push(Verified { command: command.clone(), exit, commit: commit.to_owned() });
+                continue;
+            }
+            let why = unwatched.unwrap_or_else(|| ending.to_string());
+            return Ok(Err(format!("not verified: `{command}` {why}: {said}")));
+        }
+        Ok(Ok(runs))
     }
 
     /// Whether a client ended by itself and not well: only then its last words are the reason. A plain command is nobody's
@@ -213,7 +261,10 @@ impl AttemptRun<'_> {
     fn stood(&self, workspaces: &Workspaces<'_>) -> Result<String, Error> {
         if self.given.existing {
             let attempts = store::ask(self.work.store(), |tx| tx.attempts(&self.claimed.task.id))?;
-            if builds_on(&attempts) {
+            let landing = store::ask(self.work.store(), |tx| tx.landing(&Landing::id_of(&self.claimed.task.id)))?;
+            // What was sent back is to be followed by something new.
+            let bounced = landing.is_some_and(|landing| landing.bounce().is_some());
+            if builds_on(&attempts) && !bounced {
                 return Ok(self.given.workspace.base.clone());
             }
         }
@@ -447,7 +498,7 @@ impl WatchedCommand {
 }
 
 /// How a command ended that the runner did not end.
-fn ending(status: std::process::ExitStatus) -> Ending {
+pub(super) fn ending(status: std::process::ExitStatus) -> Ending {
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return Ending::Signalled(signal);
     }

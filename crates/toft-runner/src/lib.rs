@@ -10,6 +10,7 @@ mod attempt;
 pub mod briefing;
 mod budget;
 mod capacity;
+mod check;
 mod container;
 mod files;
 mod fleet;
@@ -30,6 +31,7 @@ use std::{collections::BTreeMap, time::Duration};
 pub use self::{
     acp::{AcpEnd, AcpPrompt, prompt as prompt_over_acp},
     budget::BudgetMeter,
+    check::{CheckEnd, CheckOrder, CheckProcess, perform_check},
     container::{Container, ContainerKind},
     files::{AttemptLog, Attempts},
     fleet::{Fleet, Order, RunnerEvent, SLOT},
@@ -118,6 +120,26 @@ impl Default for Rules {
     }
 }
 
+/// Lands finished work in a slot, between two tasks.
+pub trait SlotLander {
+    /// Lands what is ready in the repository of a session, unless another lander does.
+    fn land(
+        &self,
+        work: toft_work::Work<'_>,
+        stop: &std::sync::atomic::AtomicBool,
+        say: &mut dyn FnMut(SlotEvent),
+    ) -> Result<SlotLanding, toft_session::error::Error>;
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotLanding {
+    /// Everything that was ready was tried.
+    Tried,
+    /// Another lander is at work.
+    Busy,
+}
+
 /// An event of a slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
@@ -173,6 +195,20 @@ pub enum SlotEvent {
         cost: Option<f64>,
         /// The tokens that it used.
         tokens: Option<u64>,
+    },
+    /// Finished work is in its target.
+    Landed {
+        /// Its issue, or itself.
+        id: String,
+        title: String,
+        target: String,
+    },
+    /// Finished work was sent back.
+    Bounced {
+        /// Its issue, or itself.
+        id: String,
+        title: String,
+        reason: String,
     },
     /// A problem; the slot retries.
     Problem {

@@ -1,6 +1,7 @@
 //! A slot: a process that works on one task after the other.
 
 mod claim;
+mod landing;
 mod outcome;
 
 use std::{
@@ -45,7 +46,7 @@ use toft_work::{
 
 use self::claim::{SentClaim, TakenTask};
 use super::{
-    Rules, SlotEvent,
+    Rules, SlotEvent, SlotLander,
     attempt::{AttemptEnd, AttemptRun},
     capacity::FreeCapacity,
     files::Files,
@@ -92,6 +93,8 @@ pub struct Slot {
     resting: RefCell<Option<Timestamp>>,
     /// It said that it is paused.
     told_paused: Cell<bool>,
+    /// Lands finished work, if the runner does.
+    lander: Option<Box<dyn SlotLander>>,
     drain: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
 }
@@ -101,6 +104,10 @@ struct SlotRepository {
     session: Session,
     /// A claim whose answer was lost: it may have been committed.
     asked: RefCell<Option<SentClaim>>,
+    /// What waited to land when that was last tried.
+    tried: Cell<u64>,
+    /// Another slot lands now.
+    landing: Cell<bool>,
 }
 
 impl Slot {
@@ -111,7 +118,12 @@ impl Slot {
             Home::File(_) => None,
         });
         let mask = Mask::from_environment(servers);
-        let repository = |session| SlotRepository { session, asked: RefCell::default() };
+        let repository = |session| SlotRepository {
+            session,
+            asked: RefCell::default(),
+            tried: Cell::new(0),
+            landing: Cell::new(false),
+        };
         let (events, writer) = slot_events::open();
         Self {
             repositories: sessions.into_iter().map(repository).collect(),
@@ -125,6 +137,7 @@ impl Slot {
             capacity: RefCell::default(),
             resting: RefCell::default(),
             told_paused: Cell::default(),
+            lander: None,
             drain: Arc::default(),
             stop: Arc::default(),
         }
@@ -282,6 +295,7 @@ impl Slot {
             // Issues of other clones; what does not work now does the next time.
             let _ = plan.sync_by_itself();
         }
+        self.land_finished()?;
         match self.take()? {
             Some(taken) if self.over() => {
                 self.return_unbegun(&taken.claimed)?;
@@ -367,7 +381,7 @@ impl Slot {
             mine: true,
             ..ready::Request::default()
         };
-        Ok(!busy && self.work().ready_for(&self.name, look)?.ready.is_empty())
+        Ok(!busy && !self.repository().landing.get() && self.work().ready_for(&self.name, look)?.ready.is_empty())
     }
 
     /// Works on a claimed task, and reports the outcome.

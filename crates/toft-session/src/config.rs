@@ -19,6 +19,7 @@ use toft_core::{
 use crate::{
     config_file::{ConfigFile, ContainerSection, RunAgent},
     error::Error,
+    land::{CloseRule, ConfiguredCommands, LandRules, review_rules},
     recipe::{Recipe, UsageLimit, recipes},
     setup::{Setup, inside},
 };
@@ -251,6 +252,8 @@ pub(crate) struct Settings {
     pub(crate) workspaces: WorkspaceRules,
     pub(crate) run: RunRules,
     pub(crate) sync: SyncRules,
+    pub(crate) verify: ConfiguredCommands,
+    pub(crate) land: LandRules,
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -329,6 +332,7 @@ impl Settings {
                     .into(),
             ));
         }
+        self.read_land(&file, from).map_err(wrong)?;
         let retention = (&file.retention, &mut self.retention);
         for (key, text, into) in [
             ("lease.ttl", &file.lease.ttl, &mut self.policy.ttl),
@@ -415,6 +419,39 @@ impl Settings {
         Ok(())
     }
 
+    /// Reads how work is verified and landed.
+    fn read_land(&mut self, file: &ConfigFile, from: From) -> Result<(), String> {
+        let own = from == From::User;
+        if let Some(commands) = &file.verify.commands {
+            self.verify = ConfiguredCommands { commands: commands.clone(), own };
+        }
+        let (rules, section) = (&mut self.land, &file.land);
+        if let Some(commands) = &section.check {
+            rules.check = ConfiguredCommands { commands: commands.clone(), own };
+        }
+        if let Some(into) = &section.into {
+            rules.into = Some(branch_name(into).map_err(|problem| format!("land.into: {problem}"))?);
+        }
+        if let Some(review) = &section.review {
+            rules.review = review_rules(review).map_err(|problem| format!("land.review: {problem}"))?;
+        }
+        if let Some(text) = &section.timeout {
+            rules.timeout = parse_duration(text).map_err(|problem| format!("land.timeout: {problem}"))?;
+        }
+        if from == From::Tree && section.update.is_some() {
+            return Err("a configuration file inside the tree may not say which checkouts are updated".into());
+        }
+        rules.how = section.how.unwrap_or(rules.how);
+        rules.batch = section.batch.unwrap_or(rules.batch).max(1);
+        rules.slots = section.slots.unwrap_or(rules.slots).max(1);
+        rules.update = section.update.unwrap_or(rules.update);
+        rules.close = section.close.unwrap_or(rules.close);
+        if let Some(union) = &section.union {
+            rules.union.clone_from(union);
+        }
+        Ok(())
+    }
+
     fn read_environment(&mut self, variable: impl Fn(&str) -> Option<String>) -> Result<(), Error> {
         for (name, into) in [
             ("TOFT_LEASE_TTL", &mut self.policy.ttl),
@@ -423,6 +460,15 @@ impl Settings {
         ] {
             if let Some(text) = variable(name) {
                 *into = parse_duration(&text).map_err(|problem| Error::Config { path: name.into(), problem })?;
+            }
+        }
+        match variable("TOFT_LAND_CLOSE").as_deref() {
+            None => {}
+            Some("landed") => self.land.close = CloseRule::Landed,
+            Some("done") => self.land.close = CloseRule::Done,
+            Some(other) => {
+                let problem = format!("`{other}` is neither landed nor done");
+                return Err(Error::Config { path: "TOFT_LAND_CLOSE".into(), problem });
             }
         }
         if let Some(agent) = variable("TOFT_AGENT") {

@@ -10,6 +10,7 @@ use toft_core::workspace::Keep;
 
 use crate::{
     config::{Names, OverlayMode},
+    land::{CloseRule, LandHow, ReviewRule, UpdateRule},
     setup::Setup,
 };
 
@@ -35,6 +36,8 @@ pub(crate) struct ConfigFile {
     #[schemars(extend("scope" = "user"))]
     pub(crate) capacity: BTreeMap<String, u32>,
     pub(crate) sync: SyncSection,
+    pub(crate) verify: VerifySection,
+    pub(crate) land: LandSection,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -220,6 +223,45 @@ pub(crate) struct SyncSection {
     /// Commands synchronize ledgers automatically when the last time was this long ago.
     #[schemars(extend("format" = "duration", "scope" = "clone"))]
     pub(crate) auto: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct VerifySection {
+    /// Commands that have to succeed in an agent's workspace before its work is done.
+    pub(crate) commands: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LandSection {
+    /// The branch that work lands in. By default the one that the main checkout was on when the work began.
+    pub(crate) into: Option<String>,
+    /// How commits get into it.
+    #[schemars(extend("default" = "merge"))]
+    pub(crate) how: Option<LandHow>,
+    /// Commands that have to succeed on the exact files of a commit before the branch moves to it.
+    pub(crate) check: Option<Vec<String>>,
+    /// Longest time that the check may take.
+    #[schemars(extend("format" = "duration", "default" = "20m"))]
+    pub(crate) timeout: Option<String>,
+    /// How many pieces of work are checked together.
+    #[schemars(extend("default" = 8))]
+    pub(crate) batch: Option<usize>,
+    /// How many checks run side by side.
+    #[schemars(extend("default" = 1))]
+    pub(crate) slots: Option<usize>,
+    /// Who has to approve work: `none`, `human` or `agent:NAME`; or a table of them by `label:NAME` and `default`.
+    #[schemars(extend("default" = "none"))]
+    pub(crate) review: Option<ReviewRule>,
+    /// Which checkouts of the branch are updated.
+    #[schemars(extend("default" = "ask", "scope" = "clone"))]
+    pub(crate) update: Option<UpdateRule>,
+    /// When the issue of finished work is closed.
+    #[schemars(extend("default" = "landed"))]
+    pub(crate) close: Option<CloseRule>,
+    /// Files in which both sides of a conflict are kept, as in `.gitattributes`: `["CHANGELOG.md"]`.
+    pub(crate) union: Option<Vec<String>>,
 }
 
 /// Which configuration files may contain a key.

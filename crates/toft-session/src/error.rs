@@ -65,8 +65,10 @@ pub enum Error {
     #[error(transparent)]
     Exchange(#[from] toft_vcs::exchange::ExchangeError),
     /// Setup commands of a repository that the user has not trusted.
-    #[error("setting a workspace up would run {count} commands that nobody here trusted")]
+    #[error("{doing} would run {count} commands that nobody here trusted")]
     Untrusted {
+        /// What would run them.
+        doing: &'static str,
         /// Their number.
         count: usize,
     },

@@ -12,6 +12,7 @@ pub mod error;
 pub mod events;
 pub mod holds;
 pub mod keep;
+pub mod land;
 pub mod locate;
 pub mod machine;
 pub mod mask;

@@ -20,6 +20,7 @@ use crate::{
     engine::{Engine, Home, Open},
     error::{Error, io},
     holds::write_private,
+    land::{ConfiguredCommands, LandRules},
     machine::Machine,
     person, registry,
     session::random_ids,
@@ -63,6 +64,10 @@ pub struct Located {
     pub run: RunRules,
     /// How ledgers are exchanged.
     pub sync: SyncRules,
+    /// Commands that verify work before it is done.
+    pub verify: ConfiguredCommands,
+    /// How work is landed.
+    pub land: LandRules,
 }
 
 impl Located {
@@ -113,6 +118,11 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     let checkout = toft_vcs::find(&dir)?.map(with_plain_state);
     let state = checkout.as_ref().map(Checkout::state_dir);
     let settings = Settings::load(checkout.as_ref().map(|checkout| checkout.root.as_path()), state.as_deref())?;
+    // What an agent writes into the files of its workspace does not decide how its work is verified and landed.
+    let landing = match checkout.as_ref().filter(|checkout| checkout.main_root() != checkout.root) {
+        Some(linked) => Settings::load(Some(&linked.main_root()), state.as_deref())?,
+        None => settings.clone(),
+    };
     let (store, source) = if let Some(store) = &config.store {
         (store.clone(), StoreSource::Flag)
     } else if let Some(text) = variable("TOFT_STORE") {
@@ -135,6 +145,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     };
     let mut policy = settings.policy;
     policy.ttl = config.lease_ttl.unwrap_or(policy.ttl);
+    policy.verify.clone_from(&landing.verify.commands);
     policy.cap = config.lease_cap.unwrap_or(policy.cap).max(policy.ttl);
     Ok(Located {
         store: home,
@@ -155,6 +166,8 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         workspaces: settings.workspaces,
         run: settings.run,
         sync: settings.sync,
+        verify: landing.verify,
+        land: landing.land,
     })
 }
 

@@ -73,6 +73,9 @@ queries! {
     gate_put
     gate_unopened
     id_search
+    landing_get
+    landing_list
+    landing_put
     lease_drop
     lease_get
     lease_of_agent
@@ -111,6 +114,9 @@ queries! {
     template_list
     template_newest
     template_put
+    verdict_get
+    verdict_list_flaky
+    verdict_put
     workflow_get
     workflow_has_unblocked
     workflow_list

@@ -13,6 +13,7 @@ use toft_core::{
     checkpoint::Checkpoint,
     flow::{Template, Workflow},
     gate::Gate,
+    landing::{Landing, Verdict},
     message::Message,
     repository::{Repository, Worktree},
     store::{Result, StoreError},
@@ -50,6 +51,8 @@ bodies! {
     Message, "messages", row => row.id.to_string();
     Gate, "gates", row => row.id.to_string();
     Workspace, "workspaces", row => row.id.to_string();
+    Landing, "landings", row => row.id.to_string();
+    Verdict, "verdicts", row => row.key.clone();
     Template, "templates", row => format!("{}/{}", row.name, row.version);
 }
 

@@ -80,6 +80,14 @@ pub(crate) fn put(execute: &mut Execute<'_>, unknown: &Unknown, write: &Write) -
         Write::Delivery(row) => delivery(execute, row),
         Write::Gate(row) => gate(execute, unknown, row),
         Write::Workspace(row) => workspace(execute, unknown, row),
+        Write::Landing(row) => {
+            let (id, repository) = (row.id.as_str(), row.repository.as_str());
+            execute(Query::landing_put, &values![id, repository, row.created.0, row.state.live(), unknown.body(row)?])
+        }
+        Write::Verdict(row) => {
+            let (key, repository) = (row.key.as_str(), row.repository.as_str());
+            execute(Query::verdict_put, &values![key, repository, row.is_flaky(), unknown.body(row)?])
+        }
         Write::Template(row) => execute(Query::template_put, &values![row.name, row.version, unknown.body(row)?]),
         Write::Queue(row) => queue_entry(execute, row),
         Write::DropQueue(task) => execute(Query::queue_drop, &values![task.as_str()]),

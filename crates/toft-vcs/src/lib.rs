@@ -15,6 +15,7 @@ mod git_view;
 mod hg;
 mod identity;
 mod jj;
+pub mod landing;
 mod lock;
 mod plain;
 mod private;

@@ -1,10 +1,11 @@
 //! Work: claims and finishes tasks, and updates ledgers and workspaces. Start at [`Work`].
 //!
-//! `work.rs` claims and finishes, `stop.rs` stops an agent, `named.rs` resolves user input, `workspaces/` keeps
+//! `work.rs` claims and finishes, `stop.rs` stops an agent, `landing.rs` offers finished work for landing, `named.rs` resolves user input, `workspaces/` keeps
 //! directories and rows consistent, `setup.rs` sets up a new checkout, `elsewhere.rs` handles other repositories of the
 //! store.
 
 mod elsewhere;
+mod landing;
 mod named;
 pub mod setup;
 mod stop;

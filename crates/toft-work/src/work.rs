@@ -173,6 +173,7 @@ impl Work<'_> {
             let task = self.run(actor, None, find::TaskNamed { text })?;
             if self.stands(&task, fence.as_ref())? {
                 *commit = self.checked_evidence(&task, commit)?;
+                request.offer = self.landing_offer(&task, commit)?;
             }
         }
         let outcome = self.act(actor, op, request)?;

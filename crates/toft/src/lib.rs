@@ -30,9 +30,10 @@ mod worker;
 
 pub use toft::{Reached, Toft, every_repository};
 pub use toft_core::{
-    agent, change, checkpoint, events, flow, gate, id, issue, lease, message, ready, refusal, repository, retention,
-    rights, sheet, store, text, time, verbs, workspace,
+    agent, change, checkpoint, events, flow, gate, id, issue, landing, lease, message, ready, refusal, repository,
+    retention, rights, sheet, store, text, time, verbs, workspace,
 };
+pub use toft_land as land;
 pub use toft_plan::{self as plan, plan_file};
 pub use toft_runner::{self as runner, briefing, hooks};
 pub use toft_session::{
@@ -46,9 +47,10 @@ pub use toft_session::{
     engine::Home,
     events::Events,
     holds::Held,
+    land::{CloseRule, ConfiguredCommands, LandHow, LandRules, UpdateRule},
     locate::{Located, StoreSource, locate, migrate},
     machine::Machine,
-    mask::masked_in_attempt,
+    mask::{Mask, masked_in_attempt},
     person::MARK,
     provider,
     recipe::{Recipe, UsageLimit, acp_recipe, recipes, unconfined},

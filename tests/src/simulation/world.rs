@@ -252,6 +252,7 @@ impl World {
             backoff: Duration::from_secs(1),
             backoff_max: Duration::from_secs(5),
             max_attempts: 30,
+            verify: Vec::new(),
         };
         let here = self.orphans.iter().filter(|orphan| self.hosts[orphan.host].boot == host.boot);
         let attempts = here.map(|orphan| orphan.lease.clone()).collect();

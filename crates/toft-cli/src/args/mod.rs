@@ -4,6 +4,7 @@ mod agent;
 mod commands;
 mod complete;
 mod flow;
+mod land;
 mod plan;
 mod run;
 mod setup;
@@ -20,6 +21,7 @@ use commands::commands;
 pub(crate) use self::{
     agent::{AgentCommand, Answer, Assign, Inbox, Pause, Register, Resume, Send, Tell},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
+    land::{Land, LandCommand, Review},
     plan::{
         Add, Close, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo,
         Restore, Undo,
@@ -142,6 +144,8 @@ commands! {
     Flow(Flow) "flow" ["workflow", "flows"] "Manage workflows and templates";
     Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Manage workspaces: one directory for each task";
     Diff(Diff) "diff" [] "Show the changes of an agent: its workspace against where it began";
+    Land(Land) "land" [] "Land finished work: merge it, check it, move the branch";
+    Review(Review) "review" [] "Review finished work: show it, approve it, or return it with comments";
     Run(Run) "run" [] "Run agents: claim tasks, start a command for each, record the results";
     Stop(Stop) "stop" ["kill"] "Stop one agent and release or park its task";
     Prime(Prime) "prime" [] "Print a briefing for an agent's session";
@@ -176,6 +180,7 @@ commands! {
     Compact(Compact) "compact" [] "Compact ledgers and archive issues closed long ago";
     Import(Import) "import" [] "Import issues: beads, jsonl, markdown, caw, langgraph";
     Acp(Acp) "acp" [] "Internal: speaks the Agent Client Protocol with an agent of a runner";
+    Checked(Nothing) "checked" [] "Internal: runs a check for a lander";
     Sandboxed(Sandboxed) "sandboxed" [] "Internal: runs a command in a sandbox";
     Reference(WriteTo) "reference" [] "Internal: writes the reference pages of the book";
     Man(WriteTo) "man" [] "Write man pages to a directory";
@@ -183,11 +188,12 @@ commands! {
 }
 
 /// Commands by what they are for, everyday ones first.
-pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
+pub(crate) const GROUPS: [(&str, &[&str]); 8] = [
     ("Plan", &["add", "edit", "list", "show", "close", "graph", "assign", "delete", "restore", "undo", "redo"]),
     ("Work", &["ready", "claim", "save", "finish", "status", "answer", "log", "flow"]),
     ("Run agents", &["run", "logs", "stop", "tell", "pause", "resume", "agent", "prime", "setup", "mcp"]),
-    ("Workspaces", &["diff", "ws", "shell", "trust"]),
+    ("Land", &["land", "review", "diff"]),
+    ("Workspaces", &["ws", "shell", "trust"]),
     (
         "Share",
         &["sync", "ledger", "propose", "withdraw", "accept", "reject", "move", "purge", "import", "export", "compact"],
@@ -230,7 +236,7 @@ impl Command {
 
     /// The socket of the runner, if this is a command of an agent in a sandbox or a container: the runner runs it.
     pub(crate) fn called_outside(&self) -> Option<toft::runner::SocketAddress> {
-        let inside = !matches!(self, Self::Sandboxed(_) | Self::Acp(_));
+        let inside = !matches!(self, Self::Sandboxed(_) | Self::Acp(_) | Self::Checked(_));
         toft::runner::SocketAddress::of_runner().filter(|_| inside)
     }
 

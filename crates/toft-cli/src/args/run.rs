@@ -41,6 +41,9 @@ pub(crate) struct Run {
     /// Exit when no work is left
     #[arg(long)]
     pub(crate) until_idle: bool,
+    /// Land finished work as it goes: merge it, check it, move the branch; see toft land
+    #[arg(long)]
+    pub(crate) land: bool,
     /// Known agent: claude, codex, gemini, cursor, opencode, or one of [run.agents] in config.toml; acp:NAME speaks the Agent
     /// Client Protocol with it (gemini, opencode, copilot, or your own)
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "command")]

@@ -5,6 +5,7 @@ mod confined;
 mod demo;
 mod flow;
 mod hook;
+mod land;
 mod list;
 mod logs;
 mod place;
@@ -131,6 +132,9 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Ws(args) => ws::run(app, &args.command),
         Command::Trust(args) => place::trust(app, args),
         Command::Diff(args) => ws::diff(app, args),
+        Command::Land(args) => land::land(app, args),
+        Command::Review(args) => land::review(app, args),
+        Command::Checked(_) => land::checked(app),
         Command::Run(args) => run::run(app, args),
         Command::Stop(args) => run::stop(app, args),
         Command::Prime(args) => run::prime(app, args),

@@ -94,6 +94,9 @@ pub(super) fn trust(app: &App<'_>, args: &Trust) -> Done {
     let list = toft::plan::Ledgers::carried_ledgers(&located)?;
     if args.yes || args.revoke {
         setup.trust(&repository, args.yes)?;
+        for commands in [&located.land.check, &located.verify] {
+            commands.trust(&repository, args.yes)?;
+        }
         if let Some(list) = &list {
             list.trust(&repository, args.yes)?;
         }
@@ -101,9 +104,13 @@ pub(super) fn trust(app: &App<'_>, args: &Trust) -> Done {
     if let (true, Some(list)) = (args.yes, &list) {
         toft::plan::Ledgers::prepare_carried_ledgers(&located, list)?;
     }
-    let trusted = setup.trusted(&repository) && list.as_ref().is_none_or(|list| list.trusted(&repository));
+    let checks = [&located.verify, &located.land.check];
+    let trusted = setup.trusted(&repository)
+        && checks.iter().all(|commands| commands.trusted(&repository))
+        && list.as_ref().is_none_or(|list| list.trusted(&repository));
     let ledgers = list.map(|list| list.lines()).unwrap_or_default();
-    app.show(&Trusted { commands: setup.commands(), ledgers, trusted })
+    let commands = setup.commands().into_iter().chain(checks.iter().flat_map(|checks| checks.commands.clone()));
+    app.show(&Trusted { commands: commands.collect(), ledgers, trusted })
 }
 
 pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {

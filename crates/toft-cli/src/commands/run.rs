@@ -18,11 +18,14 @@ use signal_hook::{
 };
 use toft::{
     ContainerRules, Error, Session, Toft, UsageLimit, acp_recipe,
+    agent::Role,
+    land::{LandEvent, Lander},
+    landing::Landing,
     provider::RestingAgent,
     runner::{
         AcpEnd, AcpPrompt, BudgetMeter, Container, ContainerKind, Fleet, LandlockRules, Network, Order, Rules,
-        RunnerEvent, SLOT, SUPERVISOR, Sandbox, Slot, SlotEvent, SocketAddress, Supervisor, call, confined_command,
-        enter_landlock, forward_to_proxy, prompt_over_acp, show_life, wait_for_end,
+        RunnerEvent, SLOT, SUPERVISOR, Sandbox, Slot, SlotEvent, SlotLander, SlotLanding, SocketAddress, Supervisor,
+        call, confined_command, enter_landlock, forward_to_proxy, prompt_over_acp, show_life, wait_for_end,
     },
     verbs::{
         status::{self, NeedsYou},
@@ -43,7 +46,8 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let Some(toft) = all.first() else { return Ok(ExitCode::SUCCESS) };
     let rules = rules(&all, args)?;
     if let Some(name) = slot {
-        Slot::new(all.into_iter().map(Toft::into_session).collect(), name, rules).run()?;
+        let lander = args.land.then(|| Box::new(RunLander) as Box<dyn SlotLander>);
+        Slot::new(all.into_iter().map(Toft::into_session).collect(), name, rules).landing_with(lander).run()?;
         return Ok(ExitCode::SUCCESS);
     }
     let outer = rules.container.as_ref().map(|container| match &container.kind {
@@ -133,6 +137,9 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     all.iter().try_for_each(|toft| toft.work().let_go_of_ended(&toft.located().agent).map(drop))?;
     let failed = failed_for_good(&all)?;
     progress.also_parked(failed.into_iter().filter(|(task, _)| !before.contains_key(task)));
+    for toft in &all {
+        progress.not_landed(super::land::unlanded(toft)?);
+    }
     progress.close();
     match (troubled, progress.parked()) {
         (false, 0) if args.once && !progress.did_any() => Err(match RestingAgent::of(&rules.agent) {
@@ -459,6 +466,48 @@ pub(super) fn acp(app: &App<'_>, args: &Acp) -> Done {
             }
         }
         AcpEnd::Failed(message) => Err(Failure::stopped(message, "")),
+    }
+}
+
+/// Lands finished work in the slots of a runner.
+struct RunLander;
+
+impl SlotLander for RunLander {
+    fn land(
+        &self,
+        work: toft::Work<'_>,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(SlotEvent),
+    ) -> Result<SlotLanding, Error> {
+        // The runner lands, whichever slot does it.
+        let slot = work.session().located();
+        let agent = slot.agent.rsplit_once('-').map_or(slot.agent.as_str(), |(runner, _)| runner).to_owned();
+        let mut located = slot.clone();
+        (located.agent, located.role) = (agent, Some(Role::Coordinator));
+        let session = Session::at(located)?;
+        let lander = Lander::of(toft::Work::of(&session), false)?.until(stop);
+        if !lander.is_free()? {
+            return Ok(SlotLanding::Busy);
+        }
+        let name = |landing: &Landing| landing.issue.clone().unwrap_or_else(|| landing.id.to_string());
+        let summary = lander.land(&[], &mut |event| match event {
+            LandEvent::Landed { landing } => say(SlotEvent::Landed {
+                id: name(landing),
+                title: landing.title.clone(),
+                target: landing.offer.target.clone(),
+            }),
+            LandEvent::Bounced { landing, reason, .. } => say(SlotEvent::Bounced {
+                id: name(landing),
+                title: landing.title.clone(),
+                reason: reason.as_str().to_owned(),
+            }),
+            LandEvent::Note { text } => say(SlotEvent::Problem { text: text.clone() }),
+            LandEvent::Waiting { .. } | LandEvent::Checking { .. } | LandEvent::Checked { .. } => {}
+        })?;
+        if let Some(why) = summary.red {
+            say(SlotEvent::Problem { text: format!("nothing lands: {why}") });
+        }
+        Ok(SlotLanding::Tried)
     }
 }
 

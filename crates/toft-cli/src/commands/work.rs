@@ -2,20 +2,24 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    sync::atomic::AtomicBool,
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use toft::{
     Toft,
     agent::AgentState,
     briefing::Here,
     checkpoint::CheckpointKind,
-    flow::Evidence,
+    flow::{Evidence, Verified},
     id::{CheckpointId, TaskId},
     lease::Fence,
     masked_in_attempt,
     message::InboxItem,
+    runner::{CheckOrder, CheckProcess},
     time::Timestamp,
     verbs::{
         agent, claim,
@@ -30,7 +34,7 @@ use crate::{
     args::{self, Claim},
     exit::Failure,
     render::{
-        AgentList, AttemptLog, Claims, Context, EventLine, Finished, FlowShown, History, Names, Ready,
+        AgentList, AttemptLog, Claims, Context, EventLine, FinishReported, Finished, FlowShown, History, Names, Ready,
         RepositoryStatus, Saved, Shown, StateValue, StatusView,
     },
 };
@@ -254,9 +258,56 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
         _ => failure,
     })?;
     let (message, cost) = (masked_in_attempt(&args.message), args.cost);
-    let request = finish::Request { id, fence, how, message, cost, report: None };
+    let mut verified = Vec::new();
+    let mut how = how;
+    if let (How::Done(Evidence::Commit(text)), false) = (&mut how, toft.located().verify.commands.is_empty()) {
+        if let Some(report) = report_of_attempt() {
+            let word = json!({ "outcome": "done", "message": message, "evidence": text, "cost": cost });
+            fs::write(&report, word.to_string()).map_err(|error| {
+                Failure::stopped(format!("the report {} could not be written: {error}", report.display()), "")
+            })?;
+            return app.show(&FinishReported);
+        }
+        (*text, verified) = verify_here(app, toft, text)?;
+    }
+    let request = finish::Request { id, fence, how, message, cost, report: None, offer: None, verified };
     let (outcome, workspace) = toft.work().finish_and_tidy(&toft.located().agent, app.op(), request)?;
     app.show(&Finished { outcome, workspace })
+}
+
+/// The file in which an agent of a runner reports its outcome, for the runner to verify it.
+fn report_of_attempt() -> Option<PathBuf> {
+    let attempt = std::env::var_os("TOFT_ATTEMPT").filter(|attempt| !attempt.is_empty());
+    attempt.and(std::env::var_os("TOFT_REPORT")).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Runs the commands that verify work in this checkout; returns the commit and what ran.
+fn verify_here(app: &App<'_>, toft: &Toft, text: &str) -> Result<(String, Vec<Verified>), Failure> {
+    let located = toft.located();
+    let repository = located.repository.as_ref().map(ToString::to_string).unwrap_or_default();
+    located.verify.require_trust("verifying work", &repository)?;
+    let Some(checkout) = &located.checkout else { return Ok((text.to_owned(), Vec::new())) };
+    let backend = toft::vcs::workspace::WorkspaceBackend::of(checkout);
+    let missing = || Failure::invalid(format!("`{text}` is no commit here"), "commit first, then --evidence HEAD");
+    let commit = backend.commit_at(&checkout.root, text).map_err(toft::Error::from)?.ok_or_else(missing)?;
+    let mut verified = Vec::new();
+    for command in &located.verify.commands {
+        app.output.progress(&format!("verifying: {command}"));
+        let order = CheckOrder {
+            dir: checkout.root.clone(),
+            commands: vec![command.clone()],
+            timeout_ms: u64::try_from(located.land.timeout.as_millis()).unwrap_or(u64::MAX),
+            log: checkout.state_dir().join("verify.log"),
+        };
+        let end = CheckProcess::start(&order)?.wait(&AtomicBool::new(false))?;
+        if !end.passed {
+            app.output.progress("");
+            return Err(Failure::unverified(&end.message));
+        }
+        verified.push(Verified { command: command.clone(), exit: 0, commit: commit.clone() });
+    }
+    app.output.progress("");
+    Ok((commit, verified))
 }
 
 fn is_outcome(word: &str) -> bool {
@@ -364,7 +415,8 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
         let agents = app.perform(toft, agent::List { all: false })?;
         let draining = agents.into_iter().filter(|row| row.agent.state == AgentState::Draining);
         paused.extend(draining.map(|row| row.agent.name));
-        repositories.push(RepositoryStatus { name, outcome, workspaces, proposals, proposed, orphans });
+        let unlanded = super::land::unlanded(toft)?;
+        repositories.push(RepositoryStatus { name, outcome, workspaces, proposals, proposed, orphans, unlanded });
     }
     app.show(&StatusView { repositories, resting: toft::provider::RestingAgent::all(), paused, now })
 }

@@ -33,10 +33,7 @@ pub(super) fn meant(word: &str) -> Option<&'static str> {
         "commit" | "checkpoint" => "git commit records files; toft save -m \"…\" saves a checkpoint of a task",
         "ps" | "top" | "who" | "dashboard" => "toft status",
         "version" => "toft --version",
-        "review" | "pr" => "toft diff ID shows the work of an agent; toft ws list shows which has not landed",
-        "merge" | "land" => {
-            "toft does not merge yet: `toft ws list` shows the work, `git merge toft/…` merges its branch, then `toft ws gc`"
-        }
+        "merge" | "pr" => "toft land lands finished work; toft land -n shows what would land",
         "stats" | "stat" | "report" => "toft status · toft list --all",
         "todos" | "backlog" => "toft ready · toft list",
         "checkout" | "cd" | "switch" | "branch" => "toft ws path ID · toft shell prints tcd",

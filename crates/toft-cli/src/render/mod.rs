@@ -6,6 +6,7 @@ mod flows;
 mod graph;
 mod history;
 mod issues;
+mod land;
 mod live;
 mod names;
 mod page;
@@ -43,6 +44,7 @@ pub(crate) use self::{
     issues::{
         Compacted, ExportDone, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone,
     },
+    land::{FlakyChecks, LandDone, LandForecast, LandList, LandShown, Reviewed},
     names::{Everything, Names},
     page::{Page, clean},
     place::{Examined, Forgotten, Initialised, Place, Trusted},
@@ -52,7 +54,7 @@ pub(crate) use self::{
     share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
     state::StateValue,
     status::{RepositoryStatus, StatusView},
-    tasks::{Answered, Claims, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
+    tasks::{Answered, Claims, FinishReported, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
     times::ago,
     transcript::{AttemptLog, ConversationPrinter},
     upkeep::{BackedUp, CallSchemas, FilesWritten, Migrated, RestoredFrom},

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use toft::{
     briefing::Prime,
     flow::{Attempt, AttemptResult},
+    land::Unlanded,
     runner::{Order, RunnerEvent, SlotEvent},
     vcs::workspace::quoted,
     verbs::stop,
@@ -39,6 +40,8 @@ pub(crate) struct RunProgress<'a> {
     parked: Vec<(String, String)>,
     /// Tasks that wait for an answer, with the ids that people see.
     asked: BTreeMap<String, String>,
+    /// What has not landed at the end, for each repository.
+    unlanded: Vec<Unlanded>,
 }
 
 impl<'a> RunProgress<'a> {
@@ -62,6 +65,7 @@ impl<'a> RunProgress<'a> {
             attempts: BTreeMap::new(),
             parked: Vec::new(),
             asked: BTreeMap::new(),
+            unlanded: Vec::new(),
         };
         if let Some(promise) = promise {
             watch.line(&format!("sandbox by {}", clean(promise)));
@@ -201,6 +205,12 @@ impl<'a> RunProgress<'a> {
                     self.line(&format!("  toft answer {id} \"…\""));
                 }
             }
+            SlotEvent::Landed { id, title, target } => {
+                self.say(index, &format!("landed {} in {}: {}", clean(id), clean(target), short(title, 60)));
+            }
+            SlotEvent::Bounced { id, title, reason } => {
+                self.say(index, &format!("sent back ({}) {}: {}", clean(reason), clean(id), short(title, 60)));
+            }
             SlotEvent::Problem { text } => self.say(index, text),
         }
     }
@@ -244,6 +254,11 @@ impl<'a> RunProgress<'a> {
         tasks.for_each(|(task, shown)| park(&mut self.parked, &task, shown));
     }
 
+    /// What has not landed, at the end of the run.
+    pub(crate) fn not_landed(&mut self, unlanded: Unlanded) {
+        self.unlanded.push(unlanded);
+    }
+
     fn parked_ids(&self) -> Vec<&str> {
         self.parked.iter().map(|(_, shown)| shown.as_str()).collect()
     }
@@ -258,7 +273,7 @@ impl<'a> RunProgress<'a> {
             let (attempts, asked) = (self.tally.attempts(), self.asked.values().collect::<Vec<_>>());
             let (cost, tokens) = self.tally.spent();
             let data = json!({ "ended": counts, "attempts": attempts, "parked": self.parked_ids(), "waiting": asked,
-                "cost": cost, "tokens": tokens });
+                "cost": cost, "tokens": tokens, "unlanded": self.unlanded });
             self.output.lines(&[json!({ "toft": 1, "kind": "run", "data": data }).to_string()]);
             return;
         }
@@ -272,8 +287,10 @@ impl<'a> RunProgress<'a> {
             let used = self.tally.used().map(|used| format!(", {used}")).unwrap_or_default();
             self.line(&format!("Finished: {}{again}{used}.", rows.join(", ")));
         }
-        if counts.contains_key("done") {
-            self.line("The commits of each task are on its own branch: `toft diff ID` shows one, `toft ws list` which have not landed.");
+        for unlanded in &self.unlanded {
+            let mut page = Page::new(false);
+            super::land::unlanded(&mut page, unlanded);
+            page.text().lines().for_each(|line| self.line(line));
         }
         for id in self.asked.values().take(QUESTIONS) {
             self.line(&format!("Waiting for you: toft answer {id} \"…\""));

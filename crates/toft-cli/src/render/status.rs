@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 use toft::{
+    land::Unlanded,
     plan::{FoundIssue, Orphan},
     provider::RestingAgent,
     time::Timestamp,
@@ -30,6 +31,8 @@ pub(crate) struct RepositoryStatus {
     pub(crate) proposed: Vec<FoundIssue>,
     /// Issues that are in progress and that nobody in this store is on.
     pub(crate) orphans: Vec<(FoundIssue, Orphan)>,
+    /// Finished work that has not landed.
+    pub(crate) unlanded: Unlanded,
 }
 
 impl RepositoryStatus {
@@ -58,12 +61,14 @@ impl RepositoryStatus {
         row["workspaces_unexamined"] = self.workspaces.unseen.into();
         row["proposals"] = rows(&self.proposals);
         row["proposed"] = rows(&self.proposed);
+        row["unlanded"] = data(&self.unlanded);
         row["orphans"] = self.orphans.iter().map(orphan).collect();
         row
     }
 
     fn text(&self, page: &mut Page) {
         let outcome = &self.outcome;
+        super::land::unlanded(page, &self.unlanded);
         needs_you(page, &outcome.needs_you, &self.proposals);
         working(page, outcome);
         // An issue with one task that is worked on was shown above.
@@ -71,7 +76,9 @@ impl RepositoryStatus {
             let worked_on = outcome.working.iter().any(|row| row.task.workflow == listed.workflow.id);
             worked_on && listed.workflow.tasks == 1 && listed.workflow.issue().is_some()
         };
-        outcome.workflows.iter().filter(|listed| !shown(listed)).for_each(|listed| {
+        // What is done and not landed was counted above.
+        let finished = |listed: &&flow::Listed| listed.workflow.unlanded > 0 && listed.open() == 0;
+        outcome.workflows.iter().filter(|listed| !shown(listed) && !finished(listed)).for_each(|listed| {
             super::flows::line(page, listed, "");
         });
         for (FoundIssue { issue, .. }, orphan) in &self.orphans {

@@ -197,6 +197,27 @@ impl View for Claims {
     }
 }
 
+/// The outcome was reported to the runner, which verifies it.
+pub(crate) struct FinishReported;
+
+impl View for FinishReported {
+    fn kind(&self) -> &'static str {
+        "finish_reported"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "verified": false })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line("Reported. The runner verifies it as soon as you end: stop working and exit.");
+    }
+}
+
 pub(crate) struct Saved {
     pub(crate) saved: save::Outcome,
     /// What was said to the agent meanwhile.

@@ -137,6 +137,8 @@ pub struct Seen {
     pub said: String,
     /// Its provider refused to serve it.
     pub refused: Option<ProviderRefusal>,
+    /// The command that did not verify the commit, and what it said.
+    pub unverified: Option<String>,
 }
 
 impl Seen {
@@ -169,6 +171,7 @@ impl Seen {
                 (How::Failed, shorten(&format!("{}{said}", self.ending)))
             }
             Some(SaidOutcome::Done | SaidOutcome::Waiting) | None => match self.evidence() {
+                Some(Evidence::Commit(_)) if let Some(why) = &self.unverified => (How::Failed, shorten(why)),
                 Some(evidence) => (How::Done(evidence), message(self.said.clone())),
                 None => (How::Failed, self.nothing_to_show()),
             },
@@ -236,6 +239,7 @@ mod tests {
             problem: None,
             said: "all good".into(),
             refused: None,
+            unverified: None,
         }
     }
 
@@ -245,6 +249,16 @@ mod tests {
         assert!(
             matches!(seen.judge(), (How::Done(Evidence::Commit(commit)), said) if commit == "c0ffee" && said == "all good")
         );
+    }
+
+    #[test]
+    fn a_commit_that_was_not_verified_is_not_done() {
+        let unverified = Some("`make test` exited with 2".to_owned());
+        let seen = Seen { commit: Some("c0ffee".into()), unverified, ..seen(Ending::Exited(0)) };
+        assert!(matches!(seen.judge(), (How::Failed, said) if said.contains("make test")));
+        let word = Word { no_change: Some("it is there".into()), ..Word::default() };
+        let unchanged = Seen { commit: None, word, ..seen };
+        assert!(matches!(unchanged.judge().0, How::Done(Evidence::NoChange(_))));
     }
 
     #[test]
@@ -338,6 +352,7 @@ mod tests {
                         problem: flag(3).then(|| "its report cannot be read".to_owned()),
                         said: "the last words".into(),
                         refused: None,
+                        unverified: None,
                     });
                 }
             }

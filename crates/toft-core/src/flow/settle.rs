@@ -149,6 +149,11 @@ pub(crate) fn conclude(work: &mut VerbContext<'_>, id: &WorkflowId) -> VerbResul
     let open = any(&[Leased, Running, Waiting, Pending]);
     let failed = !any(&[Leased, Running, Waiting]) && any(&[Failed]);
     let (status, verb) = match (open, failed) {
+        // Everything is done, and not landed yet.
+        (false, false) if workflow.unlanded > 0 => {
+            ledger_changed(work, &mut workflow)?;
+            return Ok(workflow);
+        }
         (false, false) => (WorkflowStatus::Completed, "flow.completed"),
         (false, true) => (WorkflowStatus::Failed, "flow.failed"),
         (true, true) if !work.tx.has_unblocked(id)? => (WorkflowStatus::Failed, "flow.failed"),

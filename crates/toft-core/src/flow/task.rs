@@ -187,12 +187,25 @@ impl TaskStatus {
 }
 
 /// How a task ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TaskOutcome")]
 pub struct Outcome {
     pub summary: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
+    /// Commands that verified it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verified: Vec<Verified>,
+}
+
+/// A command that verified work in its workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Verified {
+    pub command: String,
+    /// Its exit code.
+    pub exit: i32,
+    /// The commit on which it ran.
+    pub commit: String,
 }
 
 /// Proof that a task is done.

@@ -56,6 +56,9 @@ pub struct Workflow {
     /// The ledger of its issue contains its current state.
     #[serde(default, rename = "told", skip_serializing_if = "std::ops::Not::not")]
     pub ledger_updated: bool,
+    /// Number of its landings that have to land before it is completed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unlanded: u32,
     /// Number of tasks.
     pub tasks: u32,
     /// Where it was created.
@@ -123,6 +126,10 @@ impl Workflow {
     pub fn has_room(&self) -> bool {
         self.status == WorkflowStatus::Running && !self.full && !self.overspent()
     }
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What a workflow means for its issue.

@@ -17,14 +17,15 @@ use crate::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
     gate::Gate,
-    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    id::{AgentId, GateId, LandingId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    landing::{Landing, Verdict},
     lease::Lease,
     message::{InboxItem, Message},
     repository::{Repository, Scope, Worktree},
     retention::RetentionKind,
     store::{
-        Access, EventQuery, LeasesOf, QueueScan, Result, Store, StoreError, StoreTx, TaskQuery, WorkflowQuery,
-        WorkspaceQuery,
+        Access, EventQuery, LandingQuery, LeasesOf, QueueScan, Result, Store, StoreError, StoreTx, TaskQuery,
+        WorkflowQuery, WorkspaceQuery,
     },
     tables::Tables,
     time::{Now, Timestamp, millis},
@@ -157,6 +158,10 @@ impl StoreTx for MemoryTx<'_> {
         fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>>;
         fn workspace(&mut self, id: &WorkspaceId) -> Result<Option<Workspace>>;
         fn workspaces(&mut self, query: &WorkspaceQuery) -> Result<Vec<Workspace>>;
+        fn landing(&mut self, id: &LandingId) -> Result<Option<Landing>>;
+        fn landings(&mut self, query: &LandingQuery) -> Result<Vec<Landing>>;
+        fn verdict(&mut self, key: &str) -> Result<Option<Verdict>>;
+        fn flaky_verdicts(&mut self, repository: &RepositoryId) -> Result<Vec<Verdict>>;
         fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>>;
         fn templates(&mut self) -> Result<Vec<Template>>;
         fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>>;

@@ -224,8 +224,16 @@ impl Play {
                     None => finish::How::Handoff,
                 },
             };
-            let request =
-                finish::Request { id: Some(id), fence, how, message: "m".into(), cost: Some(0.5), report: None };
+            let request = finish::Request {
+                id: Some(id),
+                fence,
+                how,
+                message: "m".into(),
+                cost: Some(0.5),
+                report: None,
+                offer: None,
+                verified: Vec::new(),
+            };
             said(play.stage.perform(agent, request))
         })
     }

@@ -11,8 +11,8 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use super::{
-    Caller, Verb, agent, answer, assign, audit, claim, contest, context, find, finish, flow, gc, inbox, issue, list,
-    log, op, perform, ready, renew, replan, report, save, send, show, status, stop, sweep, template, undo, visit,
+    Caller, Verb, agent, answer, assign, audit, claim, contest, context, find, finish, flow, gc, inbox, issue, land,
+    list, log, op, perform, ready, renew, replan, report, save, send, show, status, stop, sweep, template, undo, visit,
     workspace,
 };
 use crate::{
@@ -33,7 +33,7 @@ pub struct Call {
 }
 
 /// Every verb, in the order of names.
-pub static CALLS: [Call; 68] = [
+pub static CALLS: [Call; 76] = [
     call::<agent::List>(),
     call::<agent::Mine>(),
     call::<agent::Register>(),
@@ -67,6 +67,14 @@ pub static CALLS: [Call; 68] = [
     call::<issue::Pending>(),
     call::<issue::Told>(),
     call::<issue::WhyStarted>(),
+    call::<land::BounceLanding>(),
+    call::<land::Flaky>(),
+    call::<land::List>(),
+    call::<land::Move>(),
+    call::<land::RecordCheck>(),
+    call::<land::RecordLanding>(),
+    call::<land::Review>(),
+    call::<land::Verdicts>(),
     call::<list::Request>(),
     call::<log::Request>(),
     call::<op::Recall>(),

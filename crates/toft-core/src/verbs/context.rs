@@ -7,14 +7,17 @@ use serde_json::Value;
 use super::{Verb, VerbContext, find, show::AttemptView};
 use crate::{
     checkpoint::Checkpoint,
-    flow::{DependencyKind, Task, Workflow},
+    flow::{DependencyKind, Outcome as TaskOutcome, Task, Workflow},
     gate::Gate,
+    landing::Landing,
     refusal::VerbResult,
     store::{Access, TaskQuery},
 };
 
 /// Maximum number of checkpoints that are read.
 const CHECKPOINTS: usize = 50;
+/// Maximum number of landings that conflict.
+const AGAINST: usize = 10;
 /// Maximum number of tasks of the same workflow.
 const SIBLINGS: usize = 200;
 
@@ -44,6 +47,12 @@ pub struct Outcome {
     pub siblings: Vec<Task>,
     /// Its values, by key.
     pub state: Vec<(String, Value)>,
+    /// Its finished work, if that was sent back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub landing: Option<Landing>,
+    /// What landed in the files in which it conflicts, with the report of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub against: Vec<(Landing, Option<TaskOutcome>)>,
 }
 
 impl Verb for Request {
@@ -74,6 +83,17 @@ impl Verb for Request {
         let mut siblings = if workflow.tasks > 1 { work.tx.tasks(&of)? } else { Vec::new() };
         siblings.retain(|sibling| sibling.id != task.id && !needs.iter().any(|(_, on)| on.id == sibling.id));
         let state = work.tx.states(&task.id)?;
-        Ok(Outcome { task, workflow, checkpoints, attempts, answers, needs, siblings, state })
+        let landing = work.tx.landing(&Landing::id_of(&task.id))?.filter(|landing| landing.bounce().is_some());
+        let mut against = Vec::new();
+        for id in landing.iter().filter_map(Landing::bounce).flat_map(|bounce| &bounce.against).take(AGAINST) {
+            if let Some(other) = work.tx.landing(id)? {
+                let report = match &other.task {
+                    Some(task) => work.tx.task(task)?.and_then(|task| task.state.outcome),
+                    None => None,
+                };
+                against.push((other, report));
+            }
+        }
+        Ok(Outcome { task, workflow, checkpoints, attempts, answers, needs, siblings, state, landing, against })
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn last_task(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Ta
     tasks.into_iter().max_by_key(|task| task.state.updated).ok_or_else(|| missing.into())
 }
 
-/// The task of a workflow that the caller holds, or else the first that has not ended.
+/// The task of a workflow that the caller holds, or else the first that has not ended, or the last that ended.
 fn of_workflow(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<Option<Task>> {
     let me = work.tx.agent_named(work.actor)?.map(|me| me.id);
     let leases = work.tx.leases(&LeasesOf::Workflow(workflow.id.clone()))?;
@@ -93,7 +93,10 @@ fn of_workflow(work: &mut VerbContext<'_>, workflow: &Workflow) -> VerbResult<Op
         return Ok(work.tx.task(&mine.task)?);
     }
     let of = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
-    Ok(work.tx.tasks(&of)?.into_iter().find(|task| task.state.status.open()))
+    let tasks = work.tx.tasks(&of)?;
+    let open = tasks.iter().find(|task| task.state.status.open());
+    // All are done, and the work has not landed yet.
+    Ok(open.or_else(|| tasks.iter().max_by_key(|task| task.state.updated)).cloned())
 }
 
 /// The only task that the caller holds.

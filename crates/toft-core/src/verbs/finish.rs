@@ -4,16 +4,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, VerbContext, find, save};
+use super::{Verb, VerbContext, find, land, save};
 use crate::{
     change::Write,
     checkpoint::CheckpointKind,
     flow::{
         AttemptResult, Dependency, DependencyKind, Evidence, Outcome as TaskOutcome, Report, Task, TaskStatus,
-        Workflow, WorkflowStatus, end_lease, given_back, ledger_changed, place_in_queue, propagate, retry_at,
+        Verified, Workflow, WorkflowStatus, end_lease, given_back, ledger_changed, place_in_queue, propagate, retry_at,
     },
     gate::{Gate, GateKind},
     id::{GateId, TaskId, WorkflowId},
+    landing::{Landing, LandingOffer},
     lease::Fence,
     message::{Address, HUMAN, MessageKind},
     refusal::{Refusal, VerbResult},
@@ -39,6 +40,12 @@ pub struct Request {
     /// The observations of its runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
+    /// The commits of work that is done, if they have to land.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offer: Option<LandingOffer>,
+    /// Commands that verified the commit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verified: Vec<Verified>,
 }
 
 /// How a lease ends.
@@ -92,6 +99,9 @@ pub struct Outcome {
     /// The issue that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issue: Option<String>,
+    /// Its commits, which are to land.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub landing: Option<Landing>,
 }
 
 impl Verb for Request {
@@ -113,6 +123,7 @@ impl Verb for Request {
             return Err(Refusal::NeedsEvidence.into());
         }
         self.check()?;
+        self.require_verified(work)?;
         self.once_too_often(work, &mut task)?;
         if matches!(self.how, How::Handoff) {
             let note = save::Request {
@@ -149,12 +160,16 @@ impl Verb for Request {
             ledger_changed(work, &mut workflow)?;
             place_in_queue(work, &task, &workflow)?;
         }
+        let landing = match self.offer.take().filter(|_| task.state.status == TaskStatus::Done) {
+            Some(offer) => land::offer(work, &task, offer)?,
+            None => None,
+        };
         let workflow = propagate(work, &task, from)?;
         let frees = task.state.status.releases() && task.state.unblocks > 0;
         let unblocked = if frees { unblocked(work, &task)? } else { Vec::new() };
         let issue = workflow.issue().map(str::to_owned);
         let Workflow { id: workflow, title: workflow_title, status: workflow_status, .. } = workflow;
-        Ok(Outcome { task, workflow, workflow_title, workflow_status, unblocked, gate, issue })
+        Ok(Outcome { task, workflow, workflow_title, workflow_status, unblocked, gate, issue, landing })
     }
 }
 
@@ -174,6 +189,19 @@ impl Request {
         Ok(())
     }
 
+    /// Refuses a commit that was not verified.
+    fn require_verified(&self, work: &VerbContext<'_>) -> Result<(), Refusal> {
+        let How::Done(Evidence::Commit(commit)) = &self.how else { return Ok(()) };
+        let verified = |command: &&String| {
+            let mut runs = self.verified.iter().filter(|run| run.command == **command && run.commit == *commit);
+            runs.any(|run| run.exit == 0)
+        };
+        match work.policy.verify.iter().find(|command| !verified(command)) {
+            Some(command) => Err(Refusal::Unverified { command: command.clone() }),
+            None => Ok(()),
+        }
+    }
+
     fn check(&self) -> Result<(), Refusal> {
         let invalid = |field: &str, problem: &str| Refusal::Invalid { field: field.into(), problem: problem.into() };
         if self.cost.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
@@ -191,8 +219,11 @@ impl Request {
     }
 
     fn judge(&self, work: &VerbContext<'_>, task: &mut Task) -> (AttemptResult, &'static str) {
-        let outcome =
-            |evidence: Option<&Evidence>| TaskOutcome { summary: self.message.clone(), evidence: evidence.cloned() };
+        let outcome = |evidence: Option<&Evidence>| TaskOutcome {
+            summary: self.message.clone(),
+            evidence: evidence.cloned(),
+            verified: self.verified.clone(),
+        };
         match &self.how {
             How::Done(evidence) => {
                 task.state.status = TaskStatus::Done;

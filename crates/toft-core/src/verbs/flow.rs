@@ -124,6 +124,7 @@ pub(super) fn build(
         config: plan.config.clone(),
         ended_by: None,
         ledger_updated: false,
+        unlanded: 0,
         repositories: work.place.repository.clone().into_iter().collect(),
         tasks: 0,
         place: work.place.clone(),
@@ -481,6 +482,15 @@ pub struct Listed {
     pub workflow: Workflow,
     /// Number of tasks per status.
     pub progress: BTreeMap<String, u64>,
+}
+
+impl Listed {
+    /// Number of its tasks that have not ended.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        let open = TaskStatus::ALL.iter().filter(|status| status.open());
+        open.filter_map(|status| self.progress.get(status.as_str())).sum()
+    }
 }
 
 impl Verb for List {

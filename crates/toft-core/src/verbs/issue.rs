@@ -10,6 +10,7 @@ use crate::{
     events,
     flow::{IssueState, Outcome as TaskOutcome, PlanTask, Source, TaskStatus, Workflow, WorkflowPlan, WorkflowStatus},
     issue::{CLOSED, Issue, ready::IssueReason},
+    landing::{Landing, LandingState},
     lease::LeaseStatus,
     ready::Reason,
     refusal::{Refusal, VerbResult},
@@ -272,6 +273,12 @@ pub struct News {
     pub outcome: Option<TaskOutcome>,
     /// The actor that ended it.
     pub ended_by: Option<String>,
+    /// Everything is done, and has not landed yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub finished: bool,
+    /// Its work was done before, and was sent back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bounced: bool,
 }
 
 impl Verb for Pending {
@@ -295,7 +302,7 @@ fn news_of(work: &mut VerbContext<'_>, workflow: Workflow) -> VerbResult<News> {
     let last = match workflow.status {
         WorkflowStatus::Completed => TaskStatus::Done,
         WorkflowStatus::Failed => TaskStatus::Failed,
-        _ => return Ok(News { workflow, holder, outcome: None, ended_by: None }),
+        _ => return unfinished_news(work, workflow, holder),
     };
     let done = TaskQuery { workflow: Some(workflow.id.clone()), statuses: vec![last], ..TaskQuery::default() };
     let last = work.tx.tasks(&done)?.into_iter().max_by_key(|task| task.state.updated);
@@ -305,7 +312,25 @@ fn news_of(work: &mut VerbContext<'_>, workflow: Workflow) -> VerbResult<News> {
     };
     let last_holder = attempt.map(|attempt| work.agent_name(&attempt.agent)).transpose()?;
     let ended_by = workflow.ended_by.clone().or(last_holder);
-    Ok(News { workflow, holder, outcome: last.and_then(|task| task.state.outcome), ended_by })
+    let outcome = last.and_then(|task| task.state.outcome);
+    Ok(News { workflow, holder, outcome, ended_by, finished: false, bounced: false })
+}
+
+fn unfinished_news(work: &mut VerbContext<'_>, workflow: Workflow, holder: Option<String>) -> VerbResult<News> {
+    let tasks = work.tx.tasks(&TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() })?;
+    let finished = workflow.unlanded > 0 && !tasks.iter().any(|task| task.state.status.open());
+    let mut bounced = false;
+    for task in tasks.iter().filter(|task| task.state.status.open() && task.state.fence > 0) {
+        let landing = work.tx.landing(&Landing::id_of(&task.id))?;
+        bounced |= landing.is_some_and(|landing| landing.state == LandingState::Bounced);
+    }
+    let last = tasks.iter().filter(|_| finished).max_by_key(|task| task.state.updated);
+    let finisher = match last {
+        Some(task) => work.tx.attempts(&task.id)?.pop(),
+        None => None,
+    };
+    let ended_by = finisher.map(|attempt| work.agent_name(&attempt.agent)).transpose()?;
+    Ok(News { workflow, holder, outcome: None, ended_by, finished, bounced })
 }
 
 /// Record that a ledger was updated with the state of an issue's workflow.
@@ -338,7 +363,9 @@ impl Verb for Told {
         let what = match self.news.workflow.status {
             WorkflowStatus::Completed => "issue.closed",
             WorkflowStatus::Failed | WorkflowStatus::Abandoned => "issue.reopened",
+            _ if self.news.finished => "issue.finished",
             _ if self.news.holder.is_some() => "issue.started",
+            _ if self.news.bounced => "issue.reopened",
             _ => "issue.released",
         };
         record_epics(work, self.epics.clone())?;

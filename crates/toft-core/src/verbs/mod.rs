@@ -18,6 +18,7 @@ pub mod flow;
 pub mod gc;
 pub mod inbox;
 pub mod issue;
+pub mod land;
 pub mod list;
 pub mod log;
 pub mod op;
@@ -117,6 +118,8 @@ pub struct Policy {
     pub backoff_max: Duration,
     /// Maximum number of attempts at a task.
     pub max_attempts: u32,
+    /// Commands that have to succeed on a commit before it is evidence.
+    pub verify: Vec<String>,
 }
 
 impl Default for Policy {
@@ -127,6 +130,7 @@ impl Default for Policy {
             backoff: Duration::from_secs(10),
             backoff_max: Duration::from_secs(600),
             max_attempts: 3,
+            verify: Vec::new(),
         }
     }
 }

@@ -541,7 +541,7 @@ pub(super) fn recount_all(work: &mut VerbContext<'_>, workflow: &Workflow) -> Ve
     Ok(())
 }
 
-fn recount_dependents(work: &mut VerbContext<'_>, id: &TaskId) -> VerbResult<()> {
+pub(super) fn recount_dependents(work: &mut VerbContext<'_>, id: &TaskId) -> VerbResult<()> {
     for dependency in work.tx.dependents(id)? {
         recount(work, &dependency.task)?;
     }

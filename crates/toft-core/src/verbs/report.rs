@@ -62,7 +62,7 @@ fn give_up(work: &mut VerbContext<'_>, id: &TaskId) -> VerbResult<()> {
     task.state.status = TaskStatus::Failed;
     task.state.attempt = task.spec.max_attempts;
     task.state.updated = work.now.wall;
-    task.state.outcome = Some(Outcome { summary: summary.clone(), evidence: None });
+    task.state.outcome = Some(Outcome { summary: summary.clone(), ..Outcome::default() });
     let writes = vec![Write::TaskState(task.id.clone(), task.state.clone()), Write::DropQueue(task.id.clone())];
     work.record_system(id.as_str(), "task.failed", json!({ "message": summary }), writes)?;
     propagate(work, &task, TaskStatus::Pending).map(drop)

@@ -174,7 +174,7 @@ fn end(
     if order.park {
         task.state.status = TaskStatus::Failed;
         task.state.attempt = task.state.attempt.max(task.spec.max_attempts);
-        task.state.outcome = Some(TaskOutcome { summary: order.to_string(), evidence: None });
+        task.state.outcome = Some(TaskOutcome { summary: order.to_string(), ..TaskOutcome::default() });
     }
     writes.push(Write::TaskState(task.id.clone(), task.state.clone()));
     let agent = work.agent_name(&lease.agent)?;
@@ -188,7 +188,16 @@ fn end(
     let workflow = propagate(work, &task, from)?;
     let issue = workflow.issue().map(str::to_owned);
     let Workflow { id: workflow, title: workflow_title, status: workflow_status, .. } = workflow;
-    Ok(finish::Outcome { task, workflow, workflow_title, workflow_status, unblocked: Vec::new(), gate: None, issue })
+    Ok(finish::Outcome {
+        task,
+        workflow,
+        workflow_title,
+        workflow_status,
+        unblocked: Vec::new(),
+        gate: None,
+        issue,
+        landing: None,
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use toft_core::{
     flow::{AttemptResult, DependencyKind, Evidence, Task},
     id::AgentId,
     issue::{CLOSED, Issue},
+    landing::{BounceReason, Landing},
     message::Address,
     refusal::Refusal,
     sheet::TokenBudgetText,
@@ -60,6 +61,12 @@ impl Briefing<'_> {
         };
         let mut sheet = TokenBudgetText::default();
         sheet.fixed(head(&facts, issue.as_ref(), here));
+        sheet.pieces(
+            "It was sent back",
+            self.sent_back(plan.as_ref(), &facts)?,
+            40,
+            format!("toft land show {}", shown(&facts)),
+        );
         sheet.pieces("What to do", what_to_do(&facts, issue.as_ref()), 35, format!("toft show {}", shown(&facts)));
         sheet.pieces("Where it stands", where_it_stands(&facts), 30, format!("toft show {}", facts.task.id));
         sheet.pieces("Answers", answers(&facts), 10, format!("toft show {}", facts.task.id));
@@ -93,9 +100,15 @@ impl Briefing<'_> {
         let attempts = facts.attempts.iter().filter(|view| view.attempt.ended.is_some());
         let last = attempts.max_by_key(|view| view.attempt.fence).map(attempt).into_iter().collect();
         sheet.rows("How your last attempt ended", last, 20, format!("toft show {}", facts.task.id));
+        let plan = Plan::open(self.session())?;
+        sheet.pieces(
+            "It was sent back",
+            self.sent_back(plan.as_ref(), &facts)?,
+            40,
+            format!("toft land show {}", shown(&facts)),
+        );
         sheet.pieces("Answers", answers(&facts), 30, format!("toft show {}", facts.task.id));
         sheet.pieces("Said while you worked on it", self.unread(&facts)?, 20, "toft agent inbox");
-        let plan = Plan::open(self.session())?;
         let issue = match (&plan, facts.workflow.issue()) {
             (Some(plan), Some(issue)) => plan.known(issue)?.map(|found| found.issue),
             _ => None,
@@ -122,6 +135,34 @@ impl Briefing<'_> {
         letters.retain(|letter| letter.message.to == Address::Holder(facts.task.id.clone()));
         letters.sort_by_key(|letter| letter.message.created);
         Ok(letters.iter().map(letter).collect())
+    }
+
+    /// Why finished work was sent back, and what landed in its way: what it was for, and what was reported of it.
+    fn sent_back(&self, plan: Option<&Plan<'_>>, facts: &context::Outcome) -> Result<Vec<String>, Error> {
+        let Some(bounce) = facts.landing.as_ref().and_then(Landing::bounce) else { return Ok(Vec::new()) };
+        let mut pieces = vec![quoted(&format!("the reason: {}", bounce.reason.as_str()), &bounce.message)];
+        for (other, report) in &facts.against {
+            let mut body = other.title.clone();
+            if let (Some(plan), Some(issue)) = (plan, &other.issue)
+                && let Some(found) = plan.known(issue)?
+            {
+                let fields = [&found.issue.body, &found.issue.design, &found.issue.acceptance];
+                fields.into_iter().flatten().for_each(|text| body.push_str(&format!("\n{text}")));
+            }
+            if let Some(report) = report.as_ref().filter(|report| !report.summary.is_empty()) {
+                body.push_str(&format!("\nReported: {}", report.summary));
+            }
+            let commit = other.landed.as_ref().map_or("", |landed| landed.commit.as_str());
+            let name = other.issue.clone().unwrap_or_else(|| other.id.to_string());
+            pieces.push(quoted(&format!("what landed there: {name}, commit {commit}"), &body));
+        }
+        if matches!(bounce.reason, BounceReason::Conflict | BounceReason::Check)
+            && let Some(landing) = &facts.landing
+        {
+            let name = self.newest_name(&landing.offer.target)?;
+            pieces.push(format!("Begin with `git merge {name}` in this directory: what landed there and what this work is for have to hold both. Commit, then finish again."));
+        }
+        Ok(pieces)
     }
 
     /// What the last attempt leaves if it failed here: the end of the output that says why, and what it tried.

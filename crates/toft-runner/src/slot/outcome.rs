@@ -51,7 +51,7 @@ impl Slot {
 
     pub(super) fn conclude(&self, claimed: &Claimed, came: AttemptEnd) -> Result<(), Error> {
         let (task, fence) = (&claimed.task, claimed.lease.fence());
-        let AttemptEnd { seen, report, cost, order } = came;
+        let AttemptEnd { seen, report, cost, order, verified } = came;
         let (ran_ms, tokens) =
             (report.ran_ms, report.usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens)));
         let ended = |how: &str, message: String, parked: bool| {
@@ -88,6 +88,8 @@ impl Slot {
             message: message.clone(),
             cost,
             report: Some(report.clone()),
+            offer: None,
+            verified,
         };
         match self.patiently(|| self.work().finish(&self.name, None, request.clone())) {
             Ok(outcome) => {

@@ -9,7 +9,7 @@ use toft_core::{
     flow::{
         Attempt, AttemptResult, Dependency, DependencyKind, Ending, Evidence, Outcome, PlanTask, ProviderRefusal,
         ProviderRefusalKind, Report, Source, Task, TaskSpec, TaskState, TaskStatus, Template, Usage, Variable,
-        Workflow, WorkflowPlan, WorkflowStatus,
+        Verified, Workflow, WorkflowPlan, WorkflowStatus,
     },
     gate::{Gate, GateKind, Opened},
     id::{
@@ -53,6 +53,7 @@ pub(super) fn workflow(id: &str) -> Workflow {
         ended_by: Some("blue".into()),
         repositories: vec![RepositoryId::known("rp_a"), RepositoryId::known("rp_b")],
         ledger_updated: true,
+        unlanded: 2,
         tasks: 9,
         place: place(),
         created: at(1),
@@ -92,7 +93,11 @@ fn state(status: TaskStatus) -> TaskState {
         open_blockers: 3,
         unblocks: 8,
         not_before: Some(at(4)),
-        outcome: Some(Outcome { summary: "so far".into(), evidence: Some(Evidence::Artifact("a.tar".into())) }),
+        outcome: Some(Outcome {
+            summary: "so far".into(),
+            evidence: Some(Evidence::Artifact("a.tar".into())),
+            verified: vec![Verified { command: "make test".into(), exit: 0, commit: "abc".into() }],
+        }),
         updated: at(5),
     }
 }

@@ -8,6 +8,7 @@
 mod agents;
 mod events;
 mod fields;
+mod landings;
 mod leases;
 mod play;
 mod queue;
@@ -27,7 +28,7 @@ use toft_core::{
 };
 
 pub use self::{
-    agents::*, events::*, fields::*, leases::*, play::*, queue::*, retention::*, tasks::*, transactions::*,
+    agents::*, events::*, fields::*, landings::*, leases::*, play::*, queue::*, retention::*, tasks::*, transactions::*,
 };
 
 /// Two handles on one new store; the same handle twice if an engine has only one.
@@ -108,6 +109,8 @@ macro_rules! store_conformance {
             an_inbox_is_read_urgent_first_then_oldest_first
             gates_nobody_opened_are_found
             workspaces_are_listed_newest_first_and_those_that_are_gone_only_when_asked
+            landings_are_kept_whole_and_listed_newest_first
+            verdicts_are_found_by_tree_and_those_that_changed_are_listed
             templates_come_in_their_newest_version
             old_events_are_forgotten_but_the_newest_and_numbers_go_on
             old_attempts_are_forgotten_once_their_task_is_over

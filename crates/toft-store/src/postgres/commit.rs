@@ -16,8 +16,9 @@ use super::{
     migrate,
     open::PATIENCE,
     read_set::{AskedQuery, ReadSet},
+    server_time::ServerTime,
     sql,
-    tx::{PostgresTx, ServerTime},
+    tx::PostgresTx,
     wire::{BEGIN, Statement, WireError, only_number},
 };
 use crate::{

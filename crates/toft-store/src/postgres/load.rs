@@ -60,6 +60,8 @@ loads! {
     load_agent(cells) => Write::Agent(cells.body()?);
     load_message(cells) => Write::Message(cells.body()?);
     load_workspace(cells) => Write::Workspace(cells.body()?);
+    load_landing(cells) => Write::Landing(cells.body()?);
+    load_verdict(cells) => Write::Verdict(cells.body()?);
     load_listed_workspace(cells) => Write::Workspace(cells.listed_workspace()?);
     load_gate(cells) => Write::Gate(cells.body()?);
     load_template(cells) => Write::Template(cells.body()?);

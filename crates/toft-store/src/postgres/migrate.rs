@@ -19,6 +19,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (7, "queue_keys", include_str!("migrations/0007_queue_keys.sql")),
     (8, "retention", include_str!("migrations/0008_retention.sql")),
     (9, "people", include_str!("migrations/0009_people.sql")),
+    (10, "landings", include_str!("migrations/0010_landings.sql")),
 ];
 
 fn failed(address: &StoreAddress) -> impl Fn(WireError) -> StoreError {

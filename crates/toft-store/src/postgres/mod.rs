@@ -5,7 +5,7 @@
 //! round trip, every verb is serializable, and a verb whose reads changed in the meantime runs again.
 //!
 //! `url.rs` parses the address, `wire.rs` is one connection, `quote.rs` writes values into statements, `open.rs` keeps
-//! a connection and reconnects, `read_set.rs` holds what a transaction has read and changed, `tx.rs` answers queries,
+//! a connection and reconnects, `read_set.rs` holds what a transaction has read and changed, `tx.rs` answers queries, `server_time.rs` is the server's clock,
 //! `prefetch.rs` fetches rows in advance, `candidates.rs` reads the head of the queue, `load.rs` loads answers,
 //! `commit.rs` validates and commits, `local.rs` opens files that processes of one machine share, `notifier.rs` wakes
 //! waiting processes, `connect_throttle.rs` limits the number of connections, `health.rs` queries the state of the
@@ -24,6 +24,7 @@ mod open;
 mod prefetch;
 mod quote;
 mod read_set;
+mod server_time;
 mod tx;
 mod url;
 mod wire;

@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use toft_core::{
     change::{Event, Write},
     flow::{Dependency, Task, TaskStatus, Workflow},
-    id::{AgentId, CheckpointId, GateId, LeaseId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    id::{
+        AgentId, CheckpointId, GateId, LandingId, LeaseId, MessageId, OpId, RepositoryId, TaskId, WorkflowId,
+        WorkspaceId,
+    },
     lease::Lease,
     store::{QueueKey, Result},
     tables::Tables,
@@ -72,6 +75,8 @@ pub(super) enum RowKey {
     Delivery(String, MessageId),
     Gate(GateId),
     Workspace(WorkspaceId),
+    Landing(LandingId),
+    Verdict(String),
     Template(String, u32),
     Queue(TaskId),
     Receipt(OpId),
@@ -96,6 +101,8 @@ impl RowKey {
             Write::Delivery(row) => Self::Delivery(row.recipient.clone(), row.message.clone()),
             Write::Gate(row) => Self::Gate(row.id.clone()),
             Write::Workspace(row) => Self::Workspace(row.id.clone()),
+            Write::Landing(row) => Self::Landing(row.id.clone()),
+            Write::Verdict(row) => Self::Verdict(row.key.clone()),
             Write::Template(row) => Self::Template(row.name.clone(), row.version),
             Write::Queue(row) => Self::Queue(row.task.clone()),
             Write::DropQueue(task) => Self::Queue(task.clone()),
@@ -313,6 +320,8 @@ impl ReadSet {
                 }
                 RowKey::Gate(id) => writes.extend(t.gates.iter().find(|gate| gate.id == *id).cloned().map(Write::Gate)),
                 RowKey::Workspace(id) => writes.extend(t.workspaces.get(id).cloned().map(Write::Workspace)),
+                RowKey::Landing(id) => writes.extend(t.landings.get(id).cloned().map(Write::Landing)),
+                RowKey::Verdict(key) => writes.extend(t.verdicts.get(key).cloned().map(Write::Verdict)),
                 RowKey::Template(name, version) => {
                     writes.extend(t.templates.get(&(name.clone(), *version)).cloned().map(Write::Template));
                 }

@@ -9,13 +9,14 @@ use toft_core::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
     gate::Gate,
-    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    id::{AgentId, GateId, LandingId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    landing::{Landing, Verdict},
     lease::Lease,
     message::{InboxItem, Message},
     repository::{Repository, Scope, Worktree},
     store::{
-        Access, EventQuery, LeasesOf, Prefetch, QueueScan, Result, StoreError, StoreTx, TaskQuery, WorkflowQuery,
-        WorkspaceQuery,
+        Access, EventQuery, LandingQuery, LeasesOf, Prefetch, QueueScan, Result, StoreError, StoreTx, TaskQuery,
+        WorkflowQuery, WorkspaceQuery,
     },
     time::{Now, Timestamp},
     workspace::Workspace,
@@ -24,12 +25,14 @@ use toft_core::{
 use super::{
     load::{
         Load, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on, load_gate,
-        load_lease, load_letter, load_listed_workspace, load_message, load_queue_entry, load_receipt, load_repository,
-        load_state, load_task, load_template, load_workflow, load_workspace, load_worktree,
+        load_landing, load_lease, load_letter, load_listed_workspace, load_message, load_queue_entry, load_receipt,
+        load_repository, load_state, load_task, load_template, load_verdict, load_workflow, load_workspace,
+        load_worktree,
     },
     migrate,
     open::PostgresStore,
     read_set::{AskedQuery, ReadSet},
+    server_time::ServerTime,
     sql,
     wire::{BEGIN, Statement, Wire, WireError, WireRow},
 };
@@ -50,33 +53,6 @@ pub(super) struct Question {
 
 pub(super) fn question(table: &'static str, query: Query, values: &[Value<'_>], load: Load) -> Question {
     Question { table, query, values: values.iter().map(Value::keep).collect(), load }
-}
-
-/// The state of the server when the transaction began.
-#[derive(Clone, Debug)]
-pub(super) struct ServerTime {
-    pub(super) wall: i64,
-    pub(super) snapshot: String,
-    pub(super) pid: i64,
-    pub(super) began: i64,
-    pub(super) waiting: bool,
-    schema: i64,
-    /// Wall-clock time of the newest event.
-    newest_event: Option<i64>,
-}
-
-impl ServerTime {
-    fn of(row: &WireRow) -> Result<Self> {
-        Ok(Self {
-            wall: row.number(0)?,
-            snapshot: row.word(1)?.to_owned(),
-            pid: row.number(2)?,
-            began: row.number(3)?,
-            waiting: row.number(4)? > 0,
-            schema: row.number(5)?,
-            newest_event: crate::value::Row::int(row, 6)?,
-        })
-    }
 }
 
 pub(super) struct PostgresTx<'a> {
@@ -513,6 +489,28 @@ impl StoreTx for PostgresTx<'_> {
         let values = kept![repository, query.live, self.reads.widen(query.limit)];
         self.ask("workspaces", Query::workspace_list, &values, load_listed_workspace)?;
         self.reads.tables.workspaces(query)
+    }
+
+    fn landing(&mut self, id: &LandingId) -> Result<Option<Landing>> {
+        self.ask("landings", Query::landing_get, &kept![id.as_str()], load_landing)?;
+        self.reads.tables.landing(id)
+    }
+
+    fn landings(&mut self, query: &LandingQuery) -> Result<Vec<Landing>> {
+        let repository = query.repository.as_ref().map(|id| id.to_string());
+        let values = kept![repository, query.live, self.reads.widen(query.limit)];
+        self.ask("landings", Query::landing_list, &values, load_landing)?;
+        self.reads.tables.landings(query)
+    }
+
+    fn verdict(&mut self, key: &str) -> Result<Option<Verdict>> {
+        self.ask("verdicts", Query::verdict_get, &kept![key], load_verdict)?;
+        self.reads.tables.verdict(key)
+    }
+
+    fn flaky_verdicts(&mut self, repository: &RepositoryId) -> Result<Vec<Verdict>> {
+        self.ask("verdicts", Query::verdict_list_flaky, &kept![repository.as_str()], load_verdict)?;
+        self.reads.tables.flaky_verdicts(repository)
     }
 
     fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>> {

@@ -127,6 +127,18 @@ CREATE INDEX issues_ready ON issues (rank) WHERE opens IS NOT NULL;
 
 CREATE INDEX issues_unfinished ON issues (created DESC, id DESC) WHERE unfinished = 1;
 
+CREATE TABLE landings (
+    id         TEXT PRIMARY KEY,
+    repository TEXT NOT NULL,
+    created    INTEGER NOT NULL,
+    live       INTEGER NOT NULL,
+    body       TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX landings_by_time ON landings (created DESC, id DESC);
+
+CREATE INDEX landings_live ON landings (created DESC, id DESC) WHERE live = 1;
+
 CREATE TABLE leases (
     task       TEXT PRIMARY KEY REFERENCES tasks (id),
     workflow   TEXT NOT NULL,
@@ -264,6 +276,15 @@ CREATE TABLE templates (
     body    TEXT NOT NULL,
     PRIMARY KEY (name, version)
 ) WITHOUT ROWID;
+
+CREATE TABLE verdicts (
+    key        TEXT PRIMARY KEY,
+    repository TEXT NOT NULL,
+    flaky      INTEGER NOT NULL,
+    body       TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX verdicts_flaky ON verdicts (repository, key) WHERE flaky = 1;
 
 CREATE TABLE workflows (
     id         TEXT PRIMARY KEY,

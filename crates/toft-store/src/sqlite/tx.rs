@@ -16,12 +16,14 @@ use toft_core::{
     checkpoint::Checkpoint,
     flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
     gate::Gate,
-    id::{AgentId, GateId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    id::{AgentId, GateId, LandingId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    landing::{Landing, Verdict},
     lease::Lease,
     message::{InboxItem, Message},
     repository::{Repository, Scope, Worktree},
     store::{
-        Access, EventQuery, LeasesOf, QueueKey, QueueScan, Result, StoreTx, TaskQuery, WorkflowQuery, WorkspaceQuery,
+        Access, EventQuery, LandingQuery, LeasesOf, QueueKey, QueueScan, Result, StoreTx, TaskQuery, WorkflowQuery,
+        WorkspaceQuery,
     },
     time::{Now, Timestamp},
     workspace::Workspace,
@@ -378,6 +380,24 @@ impl StoreTx for SqliteTx<'_> {
 
     fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>> {
         self.bodies("gates", Query::gate_unopened, params![repository(scope), scope.worktree, self::limit(limit)])
+    }
+
+    fn landing(&mut self, id: &LandingId) -> Result<Option<Landing>> {
+        self.body("landings", Query::landing_get, params![id.as_str()])
+    }
+
+    fn landings(&mut self, query: &LandingQuery) -> Result<Vec<Landing>> {
+        let repository = query.repository.as_ref().map(|id| id.as_str());
+        let values = params![repository, query.live, limit(query.limit)];
+        self.bodies("landings", Query::landing_list, values)
+    }
+
+    fn verdict(&mut self, key: &str) -> Result<Option<Verdict>> {
+        self.body("verdicts", Query::verdict_get, params![key])
+    }
+
+    fn flaky_verdicts(&mut self, repository: &RepositoryId) -> Result<Vec<Verdict>> {
+        self.bodies("verdicts", Query::verdict_list_flaky, params![repository.as_str()])
     }
 
     fn workspace(&mut self, id: &WorkspaceId) -> Result<Option<Workspace>> {

@@ -37,6 +37,7 @@ pub use self::{
     tag::tag_text,
     tree::{Tree, committed},
 };
+pub(crate) use self::{own::anonymous, refs::ancestor};
 use crate::{Checkout, FindError, RunError, Vcs, lock::io, workspace::WorkspaceError};
 
 /// The main file; others are archives.

@@ -436,6 +436,11 @@ pub(super) fn named(git: &Git, run: Run) -> Result<Run, RunError> {
     if git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.is_some() {
         return Ok(run);
     }
+    Ok(anonymous(run))
+}
+
+/// A run for a user without a name and an address.
+pub(crate) fn anonymous(run: Run) -> Run {
     let run = run.env("GIT_AUTHOR_NAME", "toft").env("GIT_AUTHOR_EMAIL", "toft@localhost");
-    Ok(run.env("GIT_COMMITTER_NAME", "toft").env("GIT_COMMITTER_EMAIL", "toft@localhost"))
+    run.env("GIT_COMMITTER_NAME", "toft").env("GIT_COMMITTER_EMAIL", "toft@localhost")
 }

@@ -246,7 +246,7 @@ pub(super) fn resolve(git: &Git, git_dir: &Path, name: &str) -> Result<Option<St
 }
 
 /// Whether `of` is an ancestor of `commit`, or the same.
-pub(super) fn ancestor(git: &Git, of: &str, commit: &str) -> Result<bool, RunError> {
+pub(crate) fn ancestor(git: &Git, of: &str, commit: &str) -> Result<bool, RunError> {
     Ok(of == commit || git.run(["merge-base", "--is-ancestor", of, commit])?.end()?.code == 0)
 }
 

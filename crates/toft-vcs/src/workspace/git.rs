@@ -15,6 +15,7 @@ use crate::{
     git_view::plain_file,
     lock::{RepoLock, io, retry},
 };
+use crate::{exchange::ancestor, landing::landed_ref};
 
 /// Time limit of a checkout: a large repository on a slow disk takes long.
 pub(super) const CHECKOUT: Duration = Duration::from_secs(3_600);
@@ -48,7 +49,30 @@ pub(super) fn start(backend: &WorkspaceBackend, rev: Option<&str>) -> Result<Sta
     let branch = |name: &String| {
         name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/remotes/")).map(str::to_owned)
     };
-    Ok(Start { commit, onto: full.as_ref().and_then(branch) })
+    let onto = full.as_ref().and_then(branch);
+    let commit = match onto.as_deref().filter(|_| rev == "HEAD") {
+        Some(target) => with_landed(backend, target, commit)?,
+        None => commit,
+    };
+    Ok(Start { commit, onto })
+}
+
+/// The result that waits for a branch, if there is one on top of its commit: new work begins there.
+fn with_landed(backend: &WorkspaceBackend, target: &str, commit: String) -> Result<String, WorkspaceError> {
+    let name = landed_ref(target);
+    let loose = backend.common_dir.join(&name).is_file();
+    let packed = || {
+        crate::read(&backend.common_dir.join("packed-refs"))
+            .is_ok_and(|text| text.is_some_and(|text| text.contains(&name)))
+    };
+    if !loose && !packed() {
+        return Ok(commit);
+    }
+    let git = backend.git()?;
+    match git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()? {
+        Some(landed) if ancestor(git, &commit, &landed)? => Ok(landed),
+        _ => Ok(commit),
+    }
 }
 
 pub(super) fn worktree(

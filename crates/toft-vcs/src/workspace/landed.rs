@@ -17,7 +17,7 @@ const MOST_PATHS: usize = 500;
 
 /// The state of a workspace's commits.
 #[derive(Debug, Default)]
-pub(super) struct Landing {
+pub(super) struct LandedCommits {
     pub(super) ahead: usize,
     pub(super) unpushed: usize,
     pub(super) how: Option<Landed>,
@@ -54,21 +54,21 @@ pub(super) fn look(
     workspace: &Workspace,
     status: &Status,
     aid: &mut SurveyContext<'_>,
-) -> Result<Landing, WorkspaceError> {
+) -> Result<LandedCommits, WorkspaceError> {
     let Some(head) = status.head.as_deref() else {
-        return Ok(Landing { how: Some(Landed::Nothing), ..Landing::default() });
+        return Ok(LandedCommits { how: Some(Landed::Nothing), ..LandedCommits::default() });
     };
     let targets = targets(aid.refs, workspace, status.branch.as_deref());
     let mut asks = Asks { backend, git, workspace, head, aid };
     let unpushed = asks.unpushed()?;
     if head == workspace.base {
-        return Ok(Landing { ahead: 0, unpushed, how: Some(Landed::Nothing) });
+        return Ok(LandedCommits { ahead: 0, unpushed, how: Some(Landed::Nothing) });
     }
     let mut ahead = None;
     for target in &targets {
         let count = asks.count(target)?;
         if count == 0 {
-            return Ok(Landing { ahead: 0, unpushed, how: Some(Landed::Merged) });
+            return Ok(LandedCommits { ahead: 0, unpushed, how: Some(Landed::Merged) });
         }
         ahead = Some(ahead.map_or(count, |fewest: usize| fewest.min(count)));
     }
@@ -77,16 +77,16 @@ pub(super) fn look(
         None => asks.count(&workspace.base)?,
     };
     if workspace.landed.as_deref() == Some(head) {
-        return Ok(Landing { ahead: 0, unpushed, how: Some(Landed::Recorded) });
+        return Ok(LandedCommits { ahead: 0, unpushed, how: Some(Landed::Recorded) });
     }
     for target in &targets {
         if let Some(how) = asks.rewritten(target)? {
-            return Ok(Landing { ahead: 0, unpushed, how: Some(how) });
+            return Ok(LandedCommits { ahead: 0, unpushed, how: Some(how) });
         }
     }
     // Without a target branch, the work counts as landed only if there are no commits.
     let how = (ahead == 0 && targets.is_empty()).then_some(Landed::Merged);
-    Ok(Landing { ahead, unpushed, how })
+    Ok(LandedCommits { ahead, unpushed, how })
 }
 
 /// The number of commits up to `newest` that have not landed, and how the others did.

@@ -56,7 +56,7 @@ impl Workspaces<'_> {
         }
         let setup = if wanted.plain { &Setup::default() } else { &self.work.located().workspaces.setup };
         if !setup.trusted(&self.id) {
-            return Err(Error::Untrusted { count: setup.commands().len() });
+            return Err(Error::Untrusted { doing: "setting a workspace up", count: setup.commands().len() });
         }
         let mut start = self.backend.start(wanted.base.as_deref())?;
         if let (None, Some(commit)) = (&wanted.base, &named.commit)

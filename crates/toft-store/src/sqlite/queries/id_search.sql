@@ -8,6 +8,8 @@ SELECT id FROM (
     SELECT id FROM gates WHERE id >= ?1 AND id < ?2
     UNION ALL
     SELECT id FROM workspaces WHERE id >= ?1 AND id < ?2
+    UNION ALL
+    SELECT id FROM landings WHERE id >= ?1 AND id < ?2
 )
 ORDER BY id
 LIMIT ?3

@@ -1,0 +1,126 @@
+//! Landing and reviewing finished work.
+
+use std::process::ExitCode;
+
+use toft::{
+    Toft,
+    land::{LandEvent, Lander, Unlanded},
+    landing::LandingState,
+    runner::perform_check,
+    vcs::Vcs,
+    verbs::land::{Flaky, Move, Review as ReviewWork, Step},
+};
+
+use super::{App, Done};
+use crate::{
+    args::{Land, LandCommand, Review},
+    exit::Failure,
+    render::{FlakyChecks, LandDone, LandForecast, LandList, LandShown, Reviewed},
+};
+
+/// How many landings of the past `toft land list --all` shows.
+const PAST: usize = 50;
+
+pub(super) fn land(app: &App<'_>, args: &Land) -> Done {
+    let toft = app.open()?;
+    let work = toft.work();
+    match &args.command {
+        None if args.dry_run => app.show(&LandForecast(Lander::of(work, true)?.forecast(&args.ids)?)),
+        None => {
+            let mut say = |event: &LandEvent| app.output.progress(&told(event));
+            let summary = Lander::of(work, true)?.land(&args.ids, &mut say)?;
+            app.output.progress("");
+            let red = summary.red.clone();
+            match red {
+                Some(why) => app.show_failed(
+                    &LandDone(summary),
+                    Failure::stopped(
+                        format!("the target does not pass the check without this work: {why}"),
+                        "mend the branch itself, then run toft land again",
+                    ),
+                ),
+                None => app.show(&LandDone(summary)),
+            }
+        }
+        Some(LandCommand::List { all }) => app.show(&LandList(work.landings(&[], if *all { PAST } else { 0 })?)),
+        Some(LandCommand::Show { id }) => {
+            let found = work.landings(std::slice::from_ref(id), 0)?;
+            let missing = || Failure::invalid(format!("{id} has no finished work"), "toft land list");
+            let entry = found.into_iter().next().ok_or_else(missing)?;
+            app.show(&LandShown(entry))
+        }
+        Some(LandCommand::Withdraw { id, message }) => {
+            let request = Move { id: work.whole_id(id)?, to: Step::Withdraw, reason: message.clone() };
+            let landing = work.act(&toft.located().agent, app.op(), request)?;
+            app.show(&Reviewed { landing, what: "withdrawn" })
+        }
+        Some(LandCommand::Flaky) => {
+            let Some(repository) = toft.located().repository.clone() else { return app.show(&FlakyChecks(Vec::new())) };
+            app.show(&FlakyChecks(toft.perform(Flaky { repository })?))
+        }
+    }
+}
+
+/// How much finished work of a repository has not landed; nothing where its version control does not land.
+pub(super) fn unlanded(toft: &Toft) -> Result<Unlanded, Failure> {
+    let lands = toft.located().checkout.as_ref().is_some_and(|checkout| matches!(checkout.vcs, Vcs::Git | Vcs::Jj));
+    Ok(if lands { Lander::of(toft.work(), true)?.unlanded()? } else { Unlanded::default() })
+}
+
+fn told(event: &LandEvent) -> String {
+    match event {
+        LandEvent::Waiting { target } => format!("another toft lands in {target}; waiting"),
+        LandEvent::Checking { count: 0, .. } => "checking the target".to_owned(),
+        LandEvent::Checking { count: 1, .. } => "checking 1 piece of work".to_owned(),
+        LandEvent::Checking { count, .. } => format!("checking {count} pieces of work"),
+        LandEvent::Checked { passed: true, .. } => "the check passed".to_owned(),
+        LandEvent::Checked { passed: false, .. } => "the check failed".to_owned(),
+        LandEvent::Landed { landing } => format!("landed: {}", landing.title),
+        LandEvent::Bounced { landing, reason, .. } => format!("sent back ({}): {}", reason.as_str(), landing.title),
+        LandEvent::Note { text } => text.clone(),
+    }
+}
+
+pub(super) fn review(app: &App<'_>, args: &Review) -> Done {
+    let toft = app.open()?;
+    let work = toft.work();
+    let Some(id) = &args.id else {
+        let mut waiting = work.landings(&[], 0)?;
+        waiting.retain(|entry| entry.landing.state == LandingState::Queued && entry.landing.needs_review());
+        return app.show(&LandList(waiting));
+    };
+    if !args.approve && !args.send_back {
+        let entry = work.landings(std::slice::from_ref(id), 0)?.into_iter().next();
+        if let Some(entry) = &entry {
+            app.show(&LandShown(entry.clone()))?;
+        }
+        let all = toft.workspaces()?;
+        let workspace = all.open(&all.named(Some(id))?)?;
+        let diff = all.diff(&workspace, false)?;
+        return app.show(&crate::render::DiffShown { workspace, diff, stat: false });
+    }
+    let comments: Vec<(String, String)> = args.at.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+    let mut message = args.message.clone().unwrap_or_default();
+    for (place, text) in &comments {
+        message.push_str(&format!("\n{place}: {text}"));
+    }
+    let file = |place: &String| place.rsplit_once(':').map_or(place.clone(), |(file, _)| file.to_owned());
+    let mut files: Vec<String> = comments.iter().map(|(place, _)| file(place)).collect();
+    files.dedup();
+    let request = ReviewWork {
+        id: work.whole_id(id)?,
+        tip: None,
+        approve: args.approve,
+        message: message.trim().to_owned(),
+        files,
+    };
+    let landing = work.act(&toft.located().agent, app.op(), request)?;
+    app.show(&Reviewed { landing, what: if args.approve { "approved" } else { "returned" } })
+}
+
+/// Runs a check for a lander, which sends the order.
+pub(super) fn checked(app: &App<'_>) -> Done {
+    let end = perform_check(&toft::Mask::from_environment([]))?;
+    app.output.lines(&[serde_json::to_string(&end).unwrap_or_default()]);
+    Ok(ExitCode::SUCCESS)
+}

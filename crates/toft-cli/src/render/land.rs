@@ -1,0 +1,270 @@
+//! Finished work on its way into its target.
+
+use serde_json::{Value, json};
+use toft::{
+    land::{Forecast, LandSummary, Unlanded},
+    landing::{Landing, LandingState, LandingWait, Verdict},
+    verbs::land::ListedLanding,
+};
+
+use super::{
+    View,
+    page::{Ink, Page, clean},
+};
+
+/// How many characters of a commit are shown.
+const SHORT: usize = 10;
+
+/// The issue of a landing, or the landing itself.
+fn name(landing: &Landing) -> String {
+    landing.issue.clone().unwrap_or_else(|| landing.id.to_string())
+}
+
+fn commit(commit: &str) -> &str {
+    commit.get(..SHORT).unwrap_or(commit)
+}
+
+/// What a landing waits for, in a few words.
+fn state(entry: &ListedLanding) -> String {
+    let landing = &entry.landing;
+    match (&entry.waits, landing.state) {
+        (Some(LandingWait::Review), _) => "waits for review".into(),
+        (Some(LandingWait::Needs { landing }), _) => format!("waits for {landing}"),
+        (Some(LandingWait::Fix { landing }), _) => format!("waits for the fix of {landing}"),
+        (Some(LandingWait::Elsewhere { clone, .. }), _) => format!("is in {clone}"),
+        (_, LandingState::Bounced) => {
+            let reason = landing.bounce().map_or("", |bounce| bounce.reason.as_str());
+            format!("sent back: {reason}{}", if entry.held { ", an agent works on it" } else { "" })
+        }
+        (_, LandingState::Landed) => {
+            format!("landed as {}", landing.landed.as_ref().map_or("", |landed| commit(&landed.commit)))
+        }
+        (_, LandingState::Withdrawn) => "withdrawn".into(),
+        _ => "ready to land".into(),
+    }
+}
+
+fn row(page: &mut Page, entry: &ListedLanding, more: &str) {
+    let id = page.ink(Ink::Id, &clean(&name(&entry.landing)));
+    let more = if more.is_empty() { String::new() } else { format!("  {more}") };
+    page.line(format!("{id}  {}  {}{more}", clean(&entry.landing.title), page.ink(Ink::Faint, &state(entry))));
+}
+
+/// What has not landed, and the next step.
+pub(super) fn unlanded(page: &mut Page, unlanded: &Unlanded) {
+    if let Some(summary) = unlanded.summary() {
+        let next = if unlanded.finished > 0 { "  (toft land)" } else { "  (toft land list)" };
+        page.line(format!("{}{next}", page.ink(Ink::Head, &summary)));
+    }
+    for waits in &unlanded.take_up {
+        page.line(format!(
+            "What landed in {} waits: run {} in {}",
+            clean(&waits.target),
+            waits.command,
+            clean(&waits.dir)
+        ));
+    }
+}
+
+/// What would land.
+pub(crate) struct LandForecast(pub(crate) Vec<Forecast>);
+
+impl View for LandForecast {
+    fn kind(&self) -> &'static str {
+        "land_forecast"
+    }
+
+    fn json(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|known| name(&known.entry.landing)).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        if self.0.is_empty() {
+            page.line("Nothing is finished and not landed.");
+            return;
+        }
+        for known in &self.0 {
+            let more = match known.conflicts.as_slice() {
+                [] => String::new(),
+                files => page.ink(Ink::Bad, &format!("conflicts in {}", clean(&files.join(", ")))),
+            };
+            row(page, &known.entry, &more);
+        }
+    }
+}
+
+/// A list of landings.
+pub(crate) struct LandList(pub(crate) Vec<ListedLanding>);
+
+impl View for LandList {
+    fn kind(&self) -> &'static str {
+        "landings"
+    }
+
+    fn json(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|entry| name(&entry.landing)).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        if self.0.is_empty() {
+            page.line("Nothing waits.");
+        }
+        self.0.iter().for_each(|entry| row(page, entry, ""));
+    }
+}
+
+/// One landing.
+pub(crate) struct LandShown(pub(crate) ListedLanding);
+
+impl View for LandShown {
+    fn kind(&self) -> &'static str {
+        "landing"
+    }
+
+    fn json(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![name(&self.0.landing)]
+    }
+
+    fn text(&self, page: &mut Page) {
+        row(page, &self.0, "");
+        let landing = &self.0.landing;
+        page.line(format!("  {} at {}, by {}", landing.id, commit(&landing.offer.tip), clean(&landing.author)));
+        page.line(format!("  into {}", clean(&landing.offer.target)));
+        if let Some(approval) = &landing.approval {
+            page.line(format!("  approved by {}", clean(&approval.by)));
+        }
+        for bounce in &landing.bounces {
+            page.line(format!("  sent back ({}) at {}:", bounce.reason.as_str(), commit(&bounce.tip)));
+            bounce.message.lines().for_each(|line| page.line(format!("    {}", clean(line))));
+        }
+    }
+}
+
+/// What a lander did.
+pub(crate) struct LandDone(pub(crate) LandSummary);
+
+impl View for LandDone {
+    fn kind(&self) -> &'static str {
+        "land"
+    }
+
+    fn json(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.landed.iter().map(name).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        let LandSummary { landed, bounced, waiting, checks, unchecked, take_up, .. } = &self.0;
+        for landing in landed {
+            let id = page.ink(Ink::Id, &clean(&name(landing)));
+            let commit = landing.landed.as_ref().map_or("", |landed| commit(&landed.commit));
+            page.line(format!("{} {id}  {}  {commit}", page.ink(Ink::Good, "landed"), clean(&landing.title)));
+        }
+        for landing in bounced {
+            let id = page.ink(Ink::Id, &clean(&name(landing)));
+            let why = landing.bounces.last().map(|bounce| bounce.message.lines().next().unwrap_or_default());
+            let why = clean(why.unwrap_or_default());
+            page.line(format!("{} {id}  {}  {why}", page.ink(Ink::Bad, "sent back"), clean(&landing.title)));
+        }
+        let left = waiting.iter().filter(|entry| !bounced.iter().any(|landing| landing.id == entry.landing.id));
+        left.for_each(|entry| row(page, entry, ""));
+        if landed.is_empty() && bounced.is_empty() && waiting.is_empty() {
+            page.line("Nothing is finished and not landed.");
+        } else {
+            let checks = match checks {
+                0 => String::new(),
+                1 => ", 1 check".to_owned(),
+                count => format!(", {count} checks"),
+            };
+            page.line(format!(
+                "{} landed, {} sent back, {} waiting{checks}",
+                landed.len(),
+                bounced.len(),
+                waiting.len()
+            ));
+        }
+        if *unchecked && !landed.is_empty() {
+            page.line("Nothing was checked: configure [land] check.");
+        }
+        for waits in take_up {
+            page.line(format!(
+                "{} was not updated in {} ({}). Take it up there: {}",
+                clean(&waits.target),
+                clean(&waits.dir),
+                clean(&waits.why),
+                waits.command
+            ));
+        }
+    }
+}
+
+/// A decision about finished work.
+pub(crate) struct Reviewed {
+    pub(crate) landing: Landing,
+    pub(crate) what: &'static str,
+}
+
+impl View for Reviewed {
+    fn kind(&self) -> &'static str {
+        "reviewed"
+    }
+
+    fn json(&self) -> Value {
+        json!(self.landing)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![name(&self.landing)]
+    }
+
+    fn text(&self, page: &mut Page) {
+        let id = page.ink(Ink::Id, &clean(&name(&self.landing)));
+        page.line(format!("{} {id}  {}", self.what, clean(&self.landing.title)));
+    }
+}
+
+/// Checks that changed their mind.
+pub(crate) struct FlakyChecks(pub(crate) Vec<Verdict>);
+
+impl View for FlakyChecks {
+    fn kind(&self) -> &'static str {
+        "flaky_checks"
+    }
+
+    fn json(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|verdict| verdict.tree.clone()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        if self.0.is_empty() {
+            page.line("No check has failed and passed on the same files.");
+        }
+        for verdict in &self.0 {
+            let passed = verdict.runs.iter().filter(|run| run.passed).count();
+            page.line(format!("{}  passed {passed} of {}", commit(&verdict.tree), verdict.runs.len()));
+            if let Some(failed) = verdict.runs.iter().find(|run| !run.passed) {
+                page.line(format!("  {}", clean(failed.message.lines().next().unwrap_or_default())));
+                page.line(format!("  {}", clean(&failed.log)));
+            }
+        }
+    }
+}

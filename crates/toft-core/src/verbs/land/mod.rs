@@ -1,0 +1,177 @@
+//! Land: the way of finished work into its target branch.
+
+mod check;
+mod review;
+mod settle;
+
+pub use check::{Flaky, RecordCheck, Verdicts};
+pub use review::Review;
+pub use settle::{BounceLanding, Move, RecordLanding, Step};
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Verb, VerbContext, find};
+use crate::{
+    change::Write,
+    flow::{DependencyKind, Task},
+    id::LandingId,
+    landing::{Landing, LandingOffer, LandingState, LandingWait, order},
+    refusal::{Refusal, VerbResult},
+    repository::Scope,
+    store::{Access, LandingQuery},
+};
+
+/// Offers the commits of a finished task. Work that was sent back keeps its place in the queue.
+pub(super) fn offer(work: &mut VerbContext<'_>, task: &Task, offer: LandingOffer) -> VerbResult<Option<Landing>> {
+    let Some(repository) = task.repository().cloned().or_else(|| work.place.repository.clone()) else {
+        return Ok(None);
+    };
+    let id = Landing::id_of(&task.id);
+    let mut workflow = work.require_workflow(&task.workflow)?;
+    let known = work.tx.landing(&id)?;
+    let bounced = known.as_ref().and_then(Landing::bounce);
+    if let Some(bounce) = bounced.filter(|bounce| bounce.tip == offer.tip) {
+        let short: String = offer.tip.chars().take(12).collect();
+        let problem = format!("{short} was sent back ({}); commit what mends it first", bounce.reason.as_str());
+        return Err(Refusal::Invalid { field: "evidence".into(), problem }.into());
+    }
+    let now = work.now.wall;
+    let landing = Landing {
+        id: id.clone(),
+        repository,
+        title: task.spec.name.clone(),
+        task: Some(task.id.clone()),
+        workflow: Some(workflow.id.clone()),
+        issue: workflow.issue().map(str::to_owned),
+        author: work.actor.to_owned(),
+        offer,
+        priority: task.spec.priority,
+        state: LandingState::Queued,
+        approval: known.as_ref().and_then(|known| known.approval.clone()),
+        bounces: known.as_ref().map(|known| known.bounces.clone()).unwrap_or_default(),
+        landed: None,
+        created: known.map_or(now, |known| known.created),
+        updated: now,
+    };
+    if landing.offer.closes {
+        workflow.unlanded += 1;
+        work.tx.write_derived(&[Write::Workflow(workflow)])?;
+    }
+    let detail = json!({ "task": task.id, "tip": landing.offer.tip, "target": landing.offer.target });
+    work.record(id.as_str(), "land.queued", detail, vec![Write::Landing(landing.clone())])?;
+    Ok(Some(landing))
+}
+
+/// The landing that `text` names: by its id, or by its task, workspace or issue.
+pub(super) fn find_landing(work: &mut VerbContext<'_>, text: &str) -> VerbResult<Landing> {
+    let missing = || Refusal::NotFound { what: "finished work".into(), text: text.to_owned() };
+    if text.starts_with(LandingId::PREFIX) {
+        let id = LandingId::known(find::unique(work, "landing", LandingId::PREFIX, text)?);
+        return work.tx.landing(&id)?.ok_or_else(|| missing().into());
+    }
+    let task = find::last_task(work, text)?;
+    let landing = work.tx.landing(&Landing::id_of(&task.id))?;
+    landing.ok_or_else(|| missing().into())
+}
+
+/// The landings of a repository, in the order in which they land.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LandList")]
+#[serde(default)]
+pub struct List {
+    pub scope: Scope,
+    /// Only these, by id, task or issue; all that may still land if empty.
+    pub ids: Vec<String>,
+    /// Also those that have landed or were withdrawn, newest first, up to this many.
+    pub past: usize,
+    /// Issues with the issues that they need, from the plan.
+    pub needs: BTreeMap<String, Vec<String>>,
+}
+
+/// A landing and what it waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ListedLanding {
+    #[serde(flatten)]
+    pub landing: Landing,
+    /// What has to happen before it can be merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<LandingWait>,
+    /// An agent works on its task.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
+}
+
+impl Verb for List {
+    type Outcome = Vec<ListedLanding>;
+    const NAME: &'static str = "land.list";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<ListedLanding>> {
+        let repository = self.scope.repository.clone();
+        let live = LandingQuery { repository: repository.clone(), live: true, limit: 0 };
+        let all = work.tx.landings(&live)?;
+        let mut needs = BTreeMap::new();
+        for landing in &all {
+            needs.insert(landing.id.clone(), self.needs_of(work, landing, &all)?);
+        }
+        let (ordered, cyclic) = order(&all, &needs);
+        let mut listed = Vec::new();
+        for at in ordered.into_iter().chain(cyclic) {
+            let landing = all[at].clone();
+            let waits = match needs.get(&landing.id).and_then(|needs| needs.first()) {
+                _ if landing.state != LandingState::Queued => None,
+                _ if landing.needs_review() => Some(LandingWait::Review),
+                Some(needed) => Some(LandingWait::Needs { landing: needed.clone() }),
+                None => None,
+            };
+            let held = match &landing.task {
+                Some(task) if landing.state == LandingState::Bounced => work.tx.lease(task)?.is_some(),
+                _ => false,
+            };
+            listed.push(ListedLanding { landing, waits, held });
+        }
+        if self.past > 0 {
+            let past = LandingQuery { repository, live: false, limit: self.past + all.len() };
+            let past = work.tx.landings(&past)?.into_iter().filter(|landing| !landing.state.live());
+            listed.extend(past.take(self.past).map(|landing| ListedLanding { landing, waits: None, held: false }));
+        }
+        if self.ids.is_empty() {
+            return Ok(listed);
+        }
+        let mut named = Vec::new();
+        for text in &self.ids {
+            let landing = find_landing(work, text)?;
+            let entry = listed.iter().find(|entry| entry.landing.id == landing.id).cloned();
+            named.push(entry.unwrap_or(ListedLanding { landing, waits: None, held: false }));
+        }
+        let place = |entry: &ListedLanding| listed.iter().position(|other| other.landing.id == entry.landing.id);
+        named.sort_by_key(|entry| place(entry).unwrap_or(usize::MAX));
+        named.dedup_by(|a, b| a.landing.id == b.landing.id);
+        Ok(named)
+    }
+}
+
+impl List {
+    /// Landings that have to land before this one: of tasks and of issues that it needs.
+    fn needs_of(&self, work: &mut VerbContext<'_>, landing: &Landing, all: &[Landing]) -> VerbResult<Vec<LandingId>> {
+        let mut needs = Vec::new();
+        if let Some(task) = &landing.task {
+            for (dependency, _) in work.tx.dependencies(task)? {
+                let id = Landing::id_of(&dependency.on);
+                if dependency.kind == DependencyKind::Blocks && all.iter().any(|other| other.id == id) {
+                    needs.push(id);
+                }
+            }
+        }
+        let issues = landing.issue.as_ref().and_then(|issue| self.needs.get(issue)).into_iter().flatten();
+        for issue in issues {
+            needs.extend(all.iter().filter(|other| other.issue.as_ref() == Some(issue)).map(|other| other.id.clone()));
+        }
+        needs.retain(|id| *id != landing.id);
+        Ok(needs)
+    }
+}

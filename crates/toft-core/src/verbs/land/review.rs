@@ -1,0 +1,84 @@
+//! Review: a person or another agent approves finished work.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Verb, VerbContext, find_landing, settle::send_back};
+use crate::{
+    change::Write,
+    landing::{Bounce, BounceReason, Landing, LandingState, Reviewer, WorkApproval},
+    refusal::{Refusal, VerbResult},
+    rights::{self, Action},
+    store::Access,
+};
+
+/// Approve finished work, or return it with comments.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LandReview")]
+pub struct Review {
+    /// The landing, by id, task or issue.
+    pub id: String,
+    /// The commit that was looked at; refused if it is not the present tip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tip: Option<String>,
+    /// Approve it; otherwise it is returned with the message.
+    #[serde(default)]
+    pub approve: bool,
+    #[serde(default)]
+    pub message: String,
+    /// The files that the comments are about.
+    #[serde(default)]
+    pub files: Vec<String>,
+}
+
+impl Verb for Review {
+    type Outcome = Landing;
+    const NAME: &'static str = "land.review";
+    const ACCESS: Access = Access::Write;
+    const ENDS: bool = true;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
+        let mut landing = find_landing(work, &self.id)?;
+        // The agent that was asked may, whatever its role.
+        if !matches!(&landing.offer.review, Reviewer::Agent(name) if *name == work.actor) {
+            rights::require(work, Action::Review)?;
+        }
+        let wrong = |state: String, wanted: &str| Refusal::WrongState {
+            id: landing.id.to_string(),
+            state,
+            wanted: wanted.to_owned(),
+        };
+        if landing.author == work.actor && work.role()? != crate::agent::Role::Human {
+            return Err(wrong("your own work".into(), "another has to review it").into());
+        }
+        if landing.state != LandingState::Queued {
+            return Err(wrong(landing.state.as_str().into(), "only finished work can be reviewed").into());
+        }
+        if self.tip.as_ref().is_some_and(|tip| *tip != landing.offer.tip) {
+            return Err(wrong("changed since you looked at it".into(), "look at it again: toft review").into());
+        }
+        if !self.approve {
+            if self.message.trim().is_empty() {
+                let problem = "say what has to change: -m \"…\" or --at FILE:LINE \"…\"".into();
+                return Err(Refusal::Invalid { field: "message".into(), problem }.into());
+            }
+            let bounce = Bounce {
+                reason: BounceReason::Review,
+                at: work.now.wall,
+                tip: landing.offer.tip.clone(),
+                target: String::new(),
+                message: self.message,
+                files: self.files,
+                against: Vec::new(),
+            };
+            return send_back(work, landing, bounce);
+        }
+        let approval = WorkApproval { by: work.actor.to_owned(), tip: landing.offer.tip.clone(), at: work.now.wall };
+        landing.approval = Some(approval);
+        landing.updated = work.now.wall;
+        let detail = json!({ "tip": landing.offer.tip, "message": self.message });
+        work.record(landing.id.as_str(), "land.approved", detail, vec![Write::Landing(landing.clone())])?;
+        Ok(landing)
+    }
+}

@@ -1,0 +1,172 @@
+//! One round of a queue: a stack of candidates is checked in batches; what passes lands, the culprit is sent back.
+
+use toft_core::{
+    landing::{BounceReason, LandingState},
+    verbs::land::ListedLanding,
+};
+use toft_session::error::Error;
+use toft_vcs::landing::CandidateCommit;
+
+use crate::{
+    Journal, LandRound, Lander,
+    check::ToCheck,
+    no_target,
+    stack::{CandidateStack, Stacked},
+};
+
+/// How many characters of a failed check's output an agent is told.
+const TOLD: usize = 2_000;
+
+impl Lander<'_> {
+    pub(crate) fn round(&self, target: &str, ids: &[String], journal: &mut Journal<'_>) -> Result<LandRound, Error> {
+        let (base, own) = self.repository.newest(target)?.ok_or_else(|| no_target(target))?;
+        let all = self.work.landings(&[], 0)?;
+        let mut entries = self.work.landings(ids, 0)?;
+        entries.retain(|entry| entry.landing.offer.target == target && entry.landing.state == LandingState::Queued);
+        if self.record_found(&base, &entries, journal)? {
+            return Ok(LandRound::Again);
+        }
+        entries.retain(|entry| entry.waits.is_none());
+        if let Some(waiting) = self.repository.diverged(target)? {
+            return self.reunite(target, &own, &waiting, journal);
+        }
+        let CandidateStack { stacked, changed } = match entries.is_empty() {
+            true => return Ok(LandRound::Over),
+            false => self.stack(&base, &entries, &all, self.rules.batch * self.rules.slots, journal)?,
+        };
+        if stacked.is_empty() {
+            return Ok(if changed { LandRound::Again } else { LandRound::Over });
+        }
+        if self.rules.check.commands.is_empty() {
+            return self.land_all(target, &base, &own, &stacked, false, journal);
+        }
+        self.land_checked(target, (&base, &own), &stacked, journal)
+    }
+
+    /// Records work whose merge is in the target already, because its lander was killed or a person merged it.
+    fn record_found(&self, base: &str, entries: &[ListedLanding], journal: &mut Journal<'_>) -> Result<bool, Error> {
+        if entries.is_empty() {
+            return Ok(false);
+        }
+        let found = self.repository.landed_in(base)?;
+        let mut any = false;
+        for ListedLanding { landing, .. } in entries {
+            if let Some(commit) = found.get(&(landing.id.to_string(), landing.offer.tip.clone())) {
+                let candidate = CandidateCommit { commit: commit.clone(), tree: self.repository.tree(commit)? };
+                let known = self.verdicts(vec![candidate.tree.clone()])?;
+                let passed = known.get(&candidate.tree).is_some_and(toft_core::landing::Verdict::passed);
+                self.record_landed(landing, &candidate, passed, journal)?;
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Checks the ends of all batches side by side, then lands them in order up to the first that fails; there the culprit
+    /// is looked for, and what stands behind it is built again without it.
+    fn land_checked(
+        &self,
+        target: &str,
+        (base, own): (&str, &str),
+        stacked: &[Stacked],
+        journal: &mut Journal<'_>,
+    ) -> Result<LandRound, Error> {
+        let batches: Vec<&[Stacked]> = stacked.chunks(self.rules.batch).collect();
+        let ends = batches.iter().filter_map(|batch| batch.last());
+        let known = self.verdicts(ends.map(|end| end.candidate.tree.clone()).collect())?;
+        let mut open: Vec<ToCheck<'_>> = Vec::new();
+        for batch in &batches {
+            if let Some(end) = batch.last().filter(|end| !known.contains_key(&end.candidate.tree)) {
+                open.push(to_check(end, batch));
+            }
+        }
+        self.check_all(&open, journal)?;
+        let (mut base, mut own) = (base.to_owned(), own.to_owned());
+        for batch in batches {
+            let Some(end) = batch.last() else { continue };
+            let alone = batch.len() == 1;
+            let (passed, said) = self.passes(&to_check(end, batch), alone, journal)?;
+            if passed {
+                if matches!(self.land_all(target, &base, &own, batch, true, journal)?, LandRound::Again) {
+                    let now = self.repository.newest(target)?.ok_or_else(|| no_target(target))?;
+                    if now.0 != end.candidate.commit {
+                        return Ok(LandRound::Again);
+                    }
+                    (base, own) = now;
+                    continue;
+                }
+                return Ok(LandRound::Over);
+            }
+            return self.land_up_to_culprit(target, (&base, &own), batch, said, journal);
+        }
+        Ok(LandRound::Again)
+    }
+
+    /// Halves a failed batch until the culprit is alone: what stands before it lands, and it is sent back.
+    fn land_up_to_culprit(
+        &self,
+        target: &str,
+        (base, own): (&str, &str),
+        batch: &[Stacked],
+        mut said: String,
+        journal: &mut Journal<'_>,
+    ) -> Result<LandRound, Error> {
+        // Everything before `good` passes; with `bad` it fails.
+        let (mut good, mut bad) = (0, batch.len());
+        loop {
+            while bad - good > 1 {
+                let middle = usize::midpoint(good, bad);
+                let (passed, why) = self.passes(&to_check(&batch[middle - 1], &batch[..middle]), false, journal)?;
+                match passed {
+                    true => good = middle,
+                    false => (bad, said) = (middle, why),
+                }
+            }
+            // Nobody is blamed for one failure.
+            let (passed, why) = self.passes(&to_check(&batch[bad - 1], &batch[..bad]), true, journal)?;
+            match passed {
+                true if bad == batch.len() => {
+                    return self.land_all(target, base, own, batch, true, journal);
+                }
+                true => (good, bad) = (bad, batch.len()),
+                false => {
+                    said = if why.is_empty() { said } else { why };
+                    break;
+                }
+            }
+        }
+        if good > 0 {
+            self.land_all(target, base, own, &batch[..good], true, journal)?;
+        } else {
+            let before = CandidateCommit { commit: base.to_owned(), tree: self.repository.tree(base)? };
+            let alone = ToCheck { candidate: &before, landings: Vec::new() };
+            let (green, why) = self.passes(&alone, true, journal)?;
+            if !green {
+                journal.summary.red = Some(why);
+                return Ok(LandRound::Over);
+            }
+        }
+        let culprit = &batch[bad - 1].landing;
+        let now = self.repository.newest(target)?.ok_or_else(|| no_target(target))?.0;
+        let message = format!("The check fails with it on the newest {target}. It said:\n{}", end_of(&said));
+        self.bounce(culprit, &now, BounceReason::Check, message, Vec::new(), journal)?;
+        Ok(LandRound::Again)
+    }
+}
+
+fn to_check<'a>(end: &'a Stacked, batch: &[Stacked]) -> ToCheck<'a> {
+    let landings = batch.iter().map(|stacked| stacked.landing.id.to_string()).collect();
+    ToCheck { candidate: &end.candidate, landings }
+}
+
+/// The end of a long text.
+fn end_of(text: &str) -> String {
+    let count = text.chars().count();
+    match count > TOLD {
+        true => {
+            let (first, _) = text.split_once('\n').unwrap_or((text, ""));
+            format!("{first}\n…{}", text.chars().skip(count - TOLD).collect::<String>())
+        }
+        false => text.to_owned(),
+    }
+}

@@ -1,0 +1,57 @@
+//! Sends work back, with what an agent has to know to mend it.
+
+use toft_core::{
+    id::LandingId,
+    landing::{BounceReason, Landing},
+    verbs::land::BounceLanding,
+};
+use toft_session::error::Error;
+
+use crate::{Journal, LandEvent, Lander};
+
+impl Lander<'_> {
+    pub(crate) fn bounce(
+        &self,
+        landing: &Landing,
+        target: &str,
+        reason: BounceReason,
+        message: String,
+        files: Vec<String>,
+        journal: &mut Journal<'_>,
+    ) -> Result<(), Error> {
+        let against = match files.is_empty() {
+            true => Vec::new(),
+            false => self.changed_by(landing, target, &files)?,
+        };
+        let request = BounceLanding {
+            landing: landing.id.clone(),
+            tip: landing.offer.tip.clone(),
+            target: target.to_owned(),
+            reason,
+            message: message.clone(),
+            files,
+            against,
+        };
+        let landing = self.work.act(self.actor(), None, request)?;
+        journal.say(&LandEvent::Bounced { landing: Box::new(landing.clone()), reason, message });
+        journal.summary.bounced.push(landing);
+        Ok(())
+    }
+
+    /// Landings that changed these files since the work began.
+    fn changed_by(&self, landing: &Landing, target: &str, files: &[String]) -> Result<Vec<LandingId>, Error> {
+        let found = self.repository.landings_of_files(&landing.offer.tip, target, files)?;
+        Ok(found.into_iter().map(LandingId::known).filter(|id| *id != landing.id).collect())
+    }
+
+    pub(crate) fn bounce_conflict(
+        &self,
+        landing: &Landing,
+        target: &str,
+        files: Vec<String>,
+        journal: &mut Journal<'_>,
+    ) -> Result<(), Error> {
+        let message = format!("It conflicts with {} in {}.", landing.offer.target, files.join(", "));
+        self.bounce(landing, target, BounceReason::Conflict, message, files, journal)
+    }
+}

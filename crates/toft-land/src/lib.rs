@@ -1,0 +1,298 @@
+//! Lands finished work: builds candidates, checks them, moves the target, and sends back what cannot land.
+//!
+//! Start at [`Lander::land`]. `stack.rs` builds candidates on top of each other, `check.rs` runs checks and remembers
+//! their verdicts, `batch.rs` finds what lands and who is to blame, `target.rs` moves the target, `inspect.rs` refuses what
+//! must not land, `bounce.rs` says why.
+//!
+//! One lander at a time works on a repository's target. A kill at any point loses nothing: what was merged and not
+//! recorded is found by its trailer, what was recorded as queued is built again.
+
+mod batch;
+mod bounce;
+mod check;
+mod inspect;
+mod stack;
+mod target;
+
+use std::{collections::BTreeSet, sync::atomic::AtomicBool, time::Duration};
+
+use serde::Serialize;
+use toft_core::{
+    landing::{BounceReason, Landing, LandingState, LandingWait},
+    verbs::land::{ListedLanding, Move, Step},
+};
+use toft_session::{error::Error, land::LandRules};
+use toft_vcs::{Checkout, RepoLock, landing::LandingRepository, workspace::WorkspaceError};
+use toft_work::Work;
+
+/// How often a lander that waits for another one looks again.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What a lander does, as it happens.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "type")]
+pub enum LandEvent {
+    /// Another lander works on this target; this one waits.
+    Waiting { target: String },
+    /// The check runs on candidates with this many landings.
+    Checking { count: usize, landings: Vec<String> },
+    /// A check ended.
+    Checked { passed: bool, ms: u64, landings: Vec<String> },
+    /// Work is in the target.
+    Landed { landing: Box<Landing> },
+    /// Work was sent back.
+    Bounced { landing: Box<Landing>, reason: BounceReason, message: String },
+    /// Something that a person should know.
+    Note { text: String },
+}
+
+/// What a lander has done.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LandSummary {
+    pub landed: Vec<Landing>,
+    pub bounced: Vec<Landing>,
+    /// Work that has not landed, and why.
+    pub waiting: Vec<ListedLanding>,
+    /// Number of checks that ran.
+    pub checks: usize,
+    /// The target does not pass the check without any of this work: nothing lands before it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub red: Option<String>,
+    /// No check is configured.
+    pub unchecked: bool,
+    /// A target that is checked out and was not updated, with the command that takes the result up.
+    pub take_up: Vec<TakeUp>,
+}
+
+/// A result that waits for its target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TakeUp {
+    pub target: String,
+    /// The checkout that has the target checked out.
+    pub dir: String,
+    pub why: String,
+    /// The command that takes it up, in that checkout.
+    pub command: String,
+}
+
+/// What is known of work before it is landed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Forecast {
+    #[serde(flatten)]
+    pub entry: ListedLanding,
+    /// The files that conflict with the target as it is now; empty if it merges.
+    pub conflicts: Vec<String>,
+}
+
+/// How much finished work has not landed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unlanded {
+    /// Finished, and not landed.
+    pub finished: usize,
+    /// Of these, what merges into its target as it is now.
+    pub clean: usize,
+    /// Of these, what conflicts with its target.
+    pub conflict: usize,
+    /// Of these, what a reviewer has to approve.
+    pub review: usize,
+    /// Sent back to an agent.
+    pub bounced: usize,
+    /// Results that wait for their target.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub take_up: Vec<TakeUp>,
+}
+
+impl Unlanded {
+    /// One line for people; none if everything has landed.
+    #[must_use]
+    pub fn summary(&self) -> Option<String> {
+        let Self { finished, clean, conflict, review, bounced, .. } = self;
+        let rows = [(clean, "clean"), (conflict, "conflict"), (review, "to review")];
+        let rows: Vec<String> =
+            rows.iter().filter(|(count, _)| **count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        let rows = if rows.is_empty() { String::new() } else { format!(": {}", rows.join(", ")) };
+        let back = if *bounced > 0 { format!("{bounced} sent back") } else { String::new() };
+        match (*finished, back.is_empty()) {
+            (0, true) => None,
+            (0, false) => Some(back),
+            (_, true) => Some(format!("{finished} finished, not landed{rows}")),
+            (_, false) => Some(format!("{finished} finished, not landed{rows}; {back}")),
+        }
+    }
+}
+
+/// Lands the work of one repository.
+pub struct Lander<'w> {
+    work: Work<'w>,
+    checkout: &'w Checkout,
+    repository: LandingRepository,
+    rules: &'w LandRules,
+    /// The caller asked for it in this checkout, so the target may be updated here.
+    asked_here: bool,
+    /// Becomes true when it has to stop.
+    stop: Option<&'w AtomicBool>,
+}
+
+/// What a lander has done so far, and whom it tells.
+struct Journal<'a> {
+    summary: LandSummary,
+    say: &'a mut dyn FnMut(&LandEvent),
+}
+
+impl Journal<'_> {
+    fn say(&mut self, event: &LandEvent) {
+        (self.say)(event);
+    }
+}
+
+/// A round of a lander.
+enum LandRound {
+    /// Something changed; there may be more to do.
+    Again,
+    /// Nothing can land now.
+    Over,
+}
+
+impl<'w> Lander<'w> {
+    /// A lander for the repository of a session. `asked_here` says that a person asked for it in this checkout.
+    pub fn of(work: Work<'w>, asked_here: bool) -> Result<Self, Error> {
+        let located = work.session().located();
+        let nowhere = || Error::NoRepository { dir: located.dir.clone() };
+        let checkout = located.checkout.as_ref().ok_or_else(nowhere)?;
+        let repository = LandingRepository::open(checkout, &located.land.union)?;
+        Ok(Self { work, checkout, repository, rules: &located.land, asked_here, stop: None })
+    }
+
+    /// The same lander, which stops as soon as `stop` is true.
+    #[must_use]
+    pub fn until(mut self, stop: &'w AtomicBool) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
+    /// Whether no other lander is at work on any target of queued work.
+    pub fn is_free(&self) -> Result<bool, Error> {
+        for entry in self.work.landings(&[], 0)? {
+            let name = lock_name(&entry.landing.offer.target);
+            if entry.landing.state == LandingState::Queued
+                && RepoLock::attempt(&self.checkout.state_dir(), &name)?.is_none()
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What would land, in which order, and what is known to conflict.
+    pub fn forecast(&self, ids: &[String]) -> Result<Vec<Forecast>, Error> {
+        let entries = self.work.landings(ids, 0)?;
+        let mut forecast: Vec<Forecast> =
+            entries.into_iter().map(|entry| Forecast { entry, conflicts: Vec::new() }).collect();
+        let targets: BTreeSet<String> = forecast.iter().map(|known| known.entry.landing.offer.target.clone()).collect();
+        for target in targets {
+            let Some((newest, _)) = self.repository.newest(&target)? else { continue };
+            let here = |known: &&mut Forecast| {
+                let landing = &known.entry.landing;
+                landing.offer.target == target
+                    && landing.state == LandingState::Queued
+                    && !matches!(known.entry.waits, Some(LandingWait::Elsewhere { .. }))
+            };
+            let mut asked: Vec<&mut Forecast> = forecast.iter_mut().filter(here).collect();
+            let tips: Vec<String> = asked.iter().map(|known| known.entry.landing.offer.tip.clone()).collect();
+            for (known, files) in asked.iter_mut().zip(self.repository.forecast(&newest, &tips)?) {
+                known.conflicts = files.unwrap_or_default();
+            }
+        }
+        Ok(forecast)
+    }
+
+    /// How much finished work has not landed.
+    pub fn unlanded(&self) -> Result<Unlanded, Error> {
+        let mut unlanded = Unlanded::default();
+        for known in self.forecast(&[])? {
+            match known.entry.landing.state {
+                LandingState::Bounced => unlanded.bounced += 1,
+                LandingState::Queued => {
+                    unlanded.finished += 1;
+                    match known.entry.waits {
+                        Some(LandingWait::Elsewhere { .. }) => {}
+                        _ if !known.conflicts.is_empty() => unlanded.conflict += 1,
+                        Some(LandingWait::Review) => unlanded.review += 1,
+                        _ => unlanded.clean += 1,
+                    }
+                }
+                LandingState::Landed | LandingState::Withdrawn => {}
+            }
+        }
+        for target in self.waiting_targets(&BTreeSet::new())? {
+            unlanded.take_up.extend(self.waits_for_checkout(&target)?);
+        }
+        Ok(unlanded)
+    }
+
+    /// Lands finished work: what is named, or everything that is ready. Work that was withdrawn is queued again if it is named.
+    pub fn land(&self, ids: &[String], say: &mut dyn FnMut(&LandEvent)) -> Result<LandSummary, Error> {
+        let repository = self.work.session().located().repository.as_ref().map(ToString::to_string).unwrap_or_default();
+        self.rules.check.require_trust("checking what lands", &repository)?;
+        for entry in self.work.landings(ids, 0)?.iter().filter(|_| !ids.is_empty()) {
+            if entry.landing.state == LandingState::Withdrawn {
+                let id = entry.landing.id.to_string();
+                self.work.act(self.actor(), None, Move { id, to: Step::Queue, reason: String::new() })?;
+            }
+        }
+        let summary = LandSummary { unchecked: self.rules.check.commands.is_empty(), ..LandSummary::default() };
+        let mut journal = Journal { summary, say };
+        let mut done = BTreeSet::new();
+        while let Some(target) = self.next_target(ids, &done)? {
+            let lock = self.lock(&target, &mut journal)?;
+            while let LandRound::Again = self.round(&target, ids, &mut journal)? {}
+            self.take_up(&target, &mut journal)?;
+            drop(lock);
+            done.insert(target);
+        }
+        for target in self.waiting_targets(&done)? {
+            let _lock = self.lock(&target, &mut journal)?;
+            self.take_up(&target, &mut journal)?;
+        }
+        // What has landed is not listed any more.
+        journal.summary.waiting = self.work.landings(&[], 0)?;
+        Ok(journal.summary)
+    }
+
+    fn actor(&self) -> &str {
+        &self.work.session().located().agent
+    }
+
+    /// The target of work that may land and that was not looked at yet.
+    fn next_target(&self, ids: &[String], done: &BTreeSet<String>) -> Result<Option<String>, Error> {
+        let entries = self.work.landings(ids, 0)?;
+        let mut targets = entries.into_iter().filter(|entry| entry.landing.state == LandingState::Queued);
+        Ok(targets.by_ref().map(|entry| entry.landing.offer.target).find(|target| !done.contains(target)))
+    }
+
+    /// Waits until no other lander works on this target.
+    fn lock(&self, target: &str, journal: &mut Journal<'_>) -> Result<RepoLock, Error> {
+        let name = lock_name(target);
+        let mut said = false;
+        loop {
+            if let Some(lock) = RepoLock::attempt(&self.checkout.state_dir(), &name)? {
+                return Ok(lock);
+            }
+            if !said {
+                journal.say(&LandEvent::Waiting { target: target.to_owned() });
+                said = true;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// The name of the lock of a target.
+fn lock_name(target: &str) -> String {
+    format!("land-{}", target.replace('/', "%"))
+}
+
+/// A target that does not exist in this clone.
+fn no_target(target: &str) -> Error {
+    WorkspaceError::NoBase { text: target.to_owned() }.into()
+}

@@ -1,0 +1,102 @@
+//! Candidates on top of each other: each is the target with one more piece of work.
+
+use toft_core::{
+    landing::{BounceReason, Landing, LandingState, waits_for_fix},
+    verbs::land::ListedLanding,
+};
+use toft_session::{error::Error, land::LandHow};
+use toft_vcs::landing::{CandidateCommit, MergeWay, Merged, TRAILER};
+
+use crate::{Journal, Lander};
+
+/// A piece of work and the candidate that has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stacked {
+    pub(crate) landing: Landing,
+    pub(crate) candidate: CandidateCommit,
+}
+
+/// Candidates that were built, and whether something else changed on the way.
+#[derive(Default)]
+pub(crate) struct CandidateStack {
+    pub(crate) stacked: Vec<Stacked>,
+    /// Work was recorded as landed, or sent back.
+    pub(crate) changed: bool,
+}
+
+impl Lander<'_> {
+    /// Builds up to `most` candidates on `base`. What conflicts or must not land is sent back.
+    pub(crate) fn stack(
+        &self,
+        base: &str,
+        entries: &[ListedLanding],
+        all: &[ListedLanding],
+        most: usize,
+        journal: &mut Journal<'_>,
+    ) -> Result<CandidateStack, Error> {
+        let mut stack = CandidateStack::default();
+        let base_tree = self.repository.tree(base)?;
+        for ListedLanding { landing, .. } in entries {
+            if stack.stacked.len() >= most {
+                break;
+            }
+            let changes = match self.inspect(base, landing)? {
+                Ok(changes) => changes,
+                Err(why) => {
+                    self.bounce(landing, base, BounceReason::Policy, why, Vec::new(), journal)?;
+                    stack.changed = true;
+                    continue;
+                }
+            };
+            let top = stack.stacked.last().map(|top| top.candidate.clone());
+            let top = top.unwrap_or_else(|| CandidateCommit { commit: base.to_owned(), tree: base_tree.clone() });
+            let bounced = || {
+                let bounced = all.iter().filter(|entry| entry.landing.state == LandingState::Bounced);
+                let sent = journal.summary.bounced.iter().map(|landing| (landing, false));
+                bounced.map(|entry| (&entry.landing, entry.held)).chain(sent).collect::<Vec<_>>()
+            };
+            match self.candidate(&top.commit, landing)? {
+                Merged::Clean(candidate) if candidate.tree == top.tree => {
+                    // Its change is in the target, however it got there.
+                    if stack.stacked.is_empty() {
+                        self.record_landed(landing, &top, false, journal)?;
+                        stack.changed = true;
+                    }
+                }
+                Merged::Nothing => {
+                    if stack.stacked.is_empty() {
+                        self.record_landed(landing, &top, false, journal)?;
+                        stack.changed = true;
+                    }
+                }
+                Merged::Clean(_) if waits_for_fix(landing, &changes.files, true, bounced()).is_some() => {}
+                Merged::Clean(candidate) => stack.stacked.push(Stacked { landing: landing.clone(), candidate }),
+                Merged::Conflict(files) if waits_for_fix(landing, &files, false, bounced()).is_some() => {}
+                // It conflicts with work that has not landed yet, and may not.
+                Merged::Conflict(_) if !stack.stacked.is_empty() => {}
+                Merged::Conflict(files) => {
+                    self.bounce_conflict(landing, base, files, journal)?;
+                    stack.changed = true;
+                }
+            }
+        }
+        Ok(stack)
+    }
+
+    /// The candidate that has a piece of work on top of a commit.
+    pub(crate) fn candidate(&self, onto: &str, landing: &Landing) -> Result<Merged, Error> {
+        let tip = &landing.offer.tip;
+        let (way, subject) = match self.rules.how {
+            LandHow::Merge => (MergeWay::Merge, format!("Merge: {}", self.repository.subject(tip)?)),
+            LandHow::Squash => (MergeWay::Squash, self.repository.subject(tip)?),
+            LandHow::Rebase => (MergeWay::Rebase, String::new()),
+        };
+        let mut trailers = Vec::new();
+        if let Some(issue) = &landing.issue {
+            trailers.push(("Toft-Issue".to_owned(), issue.clone()));
+        }
+        trailers.push(("Toft-Agent".to_owned(), landing.author.clone()));
+        trailers.push((TRAILER.to_owned(), format!("{} {tip}", landing.id)));
+        Ok(self.repository.candidate(onto, tip, way, &subject, &trailers)?)
+    }
+}

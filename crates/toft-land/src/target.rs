@@ -1,0 +1,180 @@
+//! Moves a target, and with it the checkouts that may be updated.
+
+use std::{collections::BTreeSet, path::Path};
+
+use toft_core::{
+    landing::Landing,
+    verbs::land::{List, RecordLanding},
+};
+use toft_session::{error::Error, land::UpdateRule};
+use toft_vcs::landing::{CandidateCommit, MergeWay, Merged, TargetCheckout, landed_ref};
+
+use crate::{Journal, LandEvent, LandRound, Lander, TakeUp, check::ToCheck, no_target, stack::Stacked};
+
+impl Lander<'_> {
+    /// Moves the target to the end of a stack, and records its work as landed. If somebody else moved the target
+    /// meanwhile, nothing is recorded: it is built again.
+    pub(crate) fn land_all(
+        &self,
+        target: &str,
+        base: &str,
+        own: &str,
+        stacked: &[Stacked],
+        checked: bool,
+        journal: &mut Journal<'_>,
+    ) -> Result<LandRound, Error> {
+        let Some(end) = stacked.last() else { return Ok(LandRound::Over) };
+        if !self.advance(target, base, own, &end.candidate.commit)? {
+            return Ok(LandRound::Again);
+        }
+        for Stacked { landing, candidate } in stacked {
+            // The tree that was checked is that of the last.
+            let landed = CandidateCommit { commit: candidate.commit.clone(), tree: end.candidate.tree.clone() };
+            self.record_landed(landing, &landed, checked, journal)?;
+        }
+        Ok(LandRound::Again)
+    }
+
+    /// Moves the target from `own`, or the result that waits for it from `base`; returns whether it was still there.
+    fn advance(&self, target: &str, base: &str, own: &str, to: &str) -> Result<bool, Error> {
+        if self.repository.checkouts(target)?.is_empty() {
+            if base == own {
+                return Ok(self.repository.move_branch(target, to, own)?);
+            }
+            // A result waited for a checkout that is gone now.
+            let moved = self.repository.move_branch(target, to, own)?;
+            if moved {
+                self.repository.forget_waiting(target)?;
+            }
+            return Ok(moved);
+        }
+        let waiting = self.repository.commit(&landed_ref(target))?;
+        if base == own && self.repository.commit(target)?.as_deref() != Some(own) {
+            return Ok(false);
+        }
+        Ok(self.repository.move_waiting(target, to, waiting.as_deref())?)
+    }
+
+    /// Records that work is in the target.
+    pub(crate) fn record_landed(
+        &self,
+        landing: &Landing,
+        candidate: &CandidateCommit,
+        checked: bool,
+        journal: &mut Journal<'_>,
+    ) -> Result<(), Error> {
+        let request = RecordLanding {
+            landing: landing.id.clone(),
+            tip: landing.offer.tip.clone(),
+            commit: candidate.commit.clone(),
+            tree: candidate.tree.clone(),
+            check: checked.then(|| self.rules.check.digest()),
+        };
+        let landing = match self.work.act(self.actor(), None, request) {
+            // The target has it; what its agent did since lands next.
+            Err(Error::Refused(refusal)) => {
+                journal.say(&LandEvent::Note { text: refusal.to_string() });
+                return Ok(());
+            }
+            recorded => recorded?,
+        };
+        self.repository.unpin(landing.id.as_str())?;
+        journal.say(&LandEvent::Landed { landing: Box::new(landing.clone()) });
+        journal.summary.landed.push(landing);
+        Ok(())
+    }
+
+    /// The target moved on while a result waited for it: both are merged and checked before anything else lands.
+    pub(crate) fn reunite(
+        &self,
+        target: &str,
+        own: &str,
+        waiting: &str,
+        journal: &mut Journal<'_>,
+    ) -> Result<LandRound, Error> {
+        let subject = format!("Merge what landed in {target}");
+        let candidate = match self.repository.candidate(own, waiting, MergeWay::Merge, &subject, &[])? {
+            Merged::Clean(candidate) => candidate,
+            Merged::Nothing => return Ok(LandRound::Over),
+            Merged::Conflict(files) => {
+                journal.summary.red = Some(format!(
+                    "{target} moved on and conflicts with what landed in {}: {}. Merge it: git merge {}",
+                    landed_ref(target),
+                    files.join(", "),
+                    landed_ref(target)
+                ));
+                return Ok(LandRound::Over);
+            }
+        };
+        if !self.rules.check.commands.is_empty() {
+            let check = ToCheck { candidate: &candidate, landings: Vec::new() };
+            let (passed, why) = self.passes(&check, true, journal)?;
+            if !passed {
+                journal.summary.red = Some(why);
+                return Ok(LandRound::Over);
+            }
+        }
+        self.repository.move_waiting(target, &candidate.commit, Some(waiting))?;
+        Ok(LandRound::Again)
+    }
+
+    /// Targets with a result that waits, besides those that were looked at.
+    pub(crate) fn waiting_targets(&self, done: &BTreeSet<String>) -> Result<Vec<String>, Error> {
+        let recent = List { scope: self.work.session().scope(), past: 20, ..List::default() };
+        let recent = self.work.session().perform(recent)?;
+        let targets: BTreeSet<String> = recent.into_iter().map(|entry| entry.landing.offer.target).collect();
+        Ok(targets.into_iter().filter(|target| !done.contains(target)).collect())
+    }
+
+    /// Updates checkouts of the target to the result that waits for it, where that is allowed and nothing is in the way.
+    pub(crate) fn take_up(&self, target: &str, journal: &mut Journal<'_>) -> Result<(), Error> {
+        let (newest, own) = self.repository.newest(target)?.ok_or_else(|| no_target(target))?;
+        if newest == own {
+            return Ok(self.repository.forget_waiting_of(target, &own)?);
+        }
+        let checkouts = self.repository.checkouts(target)?;
+        let Some(at) = checkouts.first() else {
+            if self.repository.move_branch(target, &newest, &own)? {
+                self.repository.forget_waiting(target)?;
+            }
+            return Ok(());
+        };
+        let command = format!("git merge --ff-only {}", landed_ref(target));
+        let waits = |why: String| TakeUp {
+            target: target.to_owned(),
+            dir: at.dir.display().to_string(),
+            why,
+            command: command.clone(),
+        };
+        if !self.may_update(at) {
+            journal.summary.take_up.push(waits(format!("{target} is checked out there")));
+            return Ok(());
+        }
+        match self.repository.move_checkout(at, &newest)? {
+            None => Ok(self.repository.forget_waiting(target)?),
+            Some(why) => {
+                journal.summary.take_up.push(waits(why));
+                Ok(())
+            }
+        }
+    }
+
+    /// The result that waits for a target that is checked out.
+    pub(crate) fn waits_for_checkout(&self, target: &str) -> Result<Option<TakeUp>, Error> {
+        let Some((newest, own)) = self.repository.newest(target)? else { return Ok(None) };
+        if newest == own {
+            return Ok(None);
+        }
+        Ok(self.repository.checkouts(target)?.first().map(|at| TakeUp {
+            target: target.to_owned(),
+            dir: at.dir.display().to_string(),
+            why: format!("{target} is checked out there"),
+            command: format!("git merge --ff-only {}", landed_ref(target)),
+        }))
+    }
+
+    fn may_update(&self, at: &TargetCheckout) -> bool {
+        let here = |dir: &Path| dir == self.checkout.root;
+        self.rules.update == UpdateRule::Clean || self.asked_here && here(&at.dir)
+    }
+}

@@ -1,0 +1,1 @@
+SELECT body FROM verdicts WHERE space = $1 AND key = $2

@@ -1,0 +1,1 @@
+SELECT body FROM landings WHERE id = ?1

@@ -1,0 +1,1 @@
+SELECT body FROM verdicts WHERE key = ?1

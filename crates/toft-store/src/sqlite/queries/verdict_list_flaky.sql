@@ -1,0 +1,1 @@
+SELECT body FROM verdicts WHERE repository = ?1 AND flaky = 1 ORDER BY key

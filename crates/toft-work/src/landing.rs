@@ -1,0 +1,144 @@
+//! Offers finished work for landing, and lists what has not landed.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use toft_core::{
+    flow::Task,
+    id::TaskId,
+    landing::{Landing, LandingOffer, LandingState, LandingWait},
+    lease::Processes as _,
+    refusal::Refusal,
+    store,
+    verbs::{
+        land::{List, ListedLanding},
+        workspace::Show,
+    },
+    workspace::{Workspace, WorkspaceKind},
+};
+use toft_plan::Plan;
+use toft_session::{error::Error, land::CloseRule};
+use toft_vcs::{
+    Vcs,
+    landing::{LandingRepository, landed_ref},
+};
+
+use crate::Work;
+
+impl Work<'_> {
+    /// The repository in which work lands, if its version control can.
+    pub fn landing_repository(&self) -> Result<Option<LandingRepository>, Error> {
+        match &self.located().checkout {
+            Some(checkout) if matches!(checkout.vcs, Vcs::Git | Vcs::Jj) => {
+                Ok(Some(LandingRepository::open(checkout, &self.located().land.union)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The offer of a finished task's commit. There is none if nothing is to land: no version control that can, no target, or
+    /// the target has the commit already. The commit is kept from now on, whatever becomes of its branch.
+    pub(crate) fn landing_offer(&self, task: &TaskId, commit: &str) -> Result<Option<LandingOffer>, Error> {
+        let Some(checkout) = &self.located().checkout else { return Ok(None) };
+        let Some(repository) = self.landing_repository()? else { return Ok(None) };
+        let workspace = match self.perform(Show { id: task.to_string() }) {
+            Ok(found) => Some(found.workspace),
+            Err(Error::Refused(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let rules = &self.located().land;
+        let target =
+            match rules.into.clone().or_else(|| workspace.as_ref().and_then(|workspace| workspace.onto.clone())) {
+                Some(target) => target,
+                None => match toft_vcs::workspace::WorkspaceBackend::of(checkout).start(None)?.onto {
+                    Some(target) => target,
+                    None => return Ok(None),
+                },
+            };
+        let Some((newest, _)) = repository.newest(&target)? else { return Ok(None) };
+        let clone = workspace.as_ref().filter(|workspace| workspace.kind == WorkspaceKind::Clone);
+        let name = Landing::id_of(task);
+        match clone {
+            Some(clone) => repository.pin_from(Path::new(&clone.path), name.as_str(), commit)?,
+            None => {
+                if repository.contains(commit, &newest)? {
+                    return Ok(None);
+                }
+                repository.pin(name.as_str(), commit)?;
+            }
+        }
+        let labels =
+            store::ask(self.store(), |tx| tx.task(task))?.map(|task: Task| task.spec.labels).unwrap_or_default();
+        Ok(Some(LandingOffer {
+            target,
+            tip: commit.to_owned(),
+            host: self.machine().disks().to_owned(),
+            clone: checkout.common_dir.display().to_string(),
+            workspace: workspace.as_ref().map(|workspace| workspace.id.clone()),
+            branch: workspace.and_then(|workspace| workspace.branch),
+            closes: rules.close == CloseRule::Landed,
+            review: rules.reviewer(&labels),
+        }))
+    }
+
+    /// Work that may still land, in the order in which it does; with `ids`, only this.
+    pub fn landings(&self, ids: &[String], past: usize) -> Result<Vec<ListedLanding>, Error> {
+        let ids = ids.iter().map(|text| self.whole_id(text)).collect::<Result<Vec<_>, _>>()?;
+        let mut request = List { scope: self.scope(), ids, past, needs: BTreeMap::new() };
+        let mut listed = self.perform(request.clone())?;
+        let issues = listed.iter().filter_map(|entry| entry.landing.issue.clone());
+        let issues: Vec<String> = issues.collect();
+        if let Some(plan) = Plan::open(self.session)?.filter(|_| issues.len() > 1) {
+            for issue in &issues {
+                if let Some(found) = plan.known(issue)? {
+                    let blockers: Vec<String> = found.issue.blockers().map(str::to_owned).collect();
+                    if !blockers.is_empty() {
+                        request.needs.insert(issue.clone(), blockers);
+                    }
+                }
+            }
+            if !request.needs.is_empty() {
+                listed = self.perform(request)?;
+            }
+        }
+        let here = self.located().checkout.as_ref().map(|checkout| checkout.common_dir.display().to_string());
+        for entry in &mut listed {
+            let offer = &entry.landing.offer;
+            let elsewhere = offer.host != self.machine().disks() || Some(&offer.clone) != here.as_ref();
+            if elsewhere && entry.landing.state == LandingState::Queued {
+                let (host, clone) = (offer.host.clone(), offer.clone.clone());
+                entry.waits = Some(LandingWait::Elsewhere { host, clone });
+            }
+        }
+        Ok(listed)
+    }
+
+    /// The name of the newest state of a target: its own, or that of the result that waits for it.
+    pub fn newest_name(&self, target: &str) -> Result<String, Error> {
+        let newest = self.landing_repository()?.map(|repository| repository.newest(target)).transpose()?.flatten();
+        Ok(match newest {
+            Some((newest, own)) if newest != own => landed_ref(target),
+            _ => target.to_owned(),
+        })
+    }
+
+    /// The workspace of a landing.
+    pub fn workspace_of_landing(&self, landing: &Landing) -> Result<Option<Workspace>, Error> {
+        match &landing.offer.workspace {
+            Some(id) => Ok(store::ask(self.store(), |tx| tx.workspace(id))?),
+            None => Ok(None),
+        }
+    }
+
+    /// Where checks of this repository run.
+    pub fn checks_dir(&self) -> Result<PathBuf, Error> {
+        let located = self.located();
+        let Some(checkout) = &located.checkout else {
+            return Err(Refusal::Invalid { field: "dir".into(), problem: "this is no repository".into() }.into());
+        };
+        let word = blake3::hash(checkout.common_dir.display().to_string().as_bytes()).to_hex()[..12].to_owned();
+        Ok(toft_session::config::data_home().join("checks").join(format!("{}-{word}", checkout.name())))
+    }
+}

@@ -1,0 +1,561 @@
+//! Finished work lands: merged, checked, and in the branch everybody builds on; or it goes back with the reason.
+
+#![cfg(unix)]
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use toft_stories::{
+    issues::add,
+    sized, toft_bin,
+    workspaces::Dice,
+    yard::{Yard, snapshot_of_checkout},
+};
+
+const CHECKED: &str = "[land]\ncheck = [\"sh check.sh\"]\nunion = [\"CHANGELOG.md\"]\n";
+
+#[test]
+fn an_issue_is_closed_when_its_work_has_landed() {
+    let yard = Yard::new(CHECKED);
+    let first = yard.issue("first", "echo one > one.txt", "false");
+    let second = add(&yard.home, &yard.repo, &["second", "--needs", &first]);
+    fs::write(yard.home.path().join("home/agents/second"), "cat one.txt > two.txt").unwrap();
+    let said = yard.run(&[]);
+    assert!(said.contains("1 finished, not landed: 1 clean  (toft land)"), "{said}");
+    assert_eq!((yard.status(&first), yard.status(&second)), ("in_progress".into(), "open".into()));
+    let status = yard.home.toft(&yard.repo, &["status"]).ok();
+    assert!(status.starts_with("1 finished, not landed: 1 clean"), "{status}");
+    assert!(!yard.repo.join("one.txt").exists());
+
+    let would = yard.home.toft(&yard.repo, &["land", "-n"]).ok();
+    assert!(would.contains("first") && would.contains("ready to land"), "{would}");
+    let before = yard.git(&["rev-parse", "main"]);
+    let landed = yard.land();
+    assert_eq!((landed["landed"].as_array().unwrap().len(), landed["checks"].as_u64()), (1, Some(1)));
+    assert_eq!(yard.status(&first), "closed");
+    assert_eq!(fs::read_to_string(yard.repo.join("one.txt")).unwrap(), "one\n");
+    assert_eq!(yard.git(&["status", "--porcelain"]), "");
+    assert_eq!(yard.git(&["rev-parse", "main^1"]), before, "the target moved forward");
+    let message = yard.git(&["log", "-1", "--format=%B", "main"]);
+    assert!(message.contains(&format!("Toft-Issue: {first}")) && message.contains("Toft-Landing: ln_"), "{message}");
+
+    // What needs it begins on top of it.
+    let said = yard.run(&["--land"]);
+    assert!(said.contains("landed") && yard.status(&second) == "closed", "{said}");
+    assert!(said.contains("waits: run git merge --ff-only refs/toft/landed/main"), "{said}");
+    assert!(!yard.repo.join("two.txt").exists(), "nobody asked for a change of this checkout");
+    yard.land();
+    assert_eq!(fs::read_to_string(yard.repo.join("two.txt")).unwrap(), "one\n");
+    assert_eq!(yard.git(&["for-each-ref", "refs/toft/queue", "refs/toft/landed"]), "", "nothing is left");
+    assert_eq!(yard.home.toft(&yard.repo, &["land"]).ok(), "Nothing is finished and not landed.\n");
+}
+
+#[test]
+fn with_other_configuration_an_issue_is_closed_when_its_work_is_done() {
+    let yard = Yard::new("[land]\nclose = \"done\"\ncheck = [\"false\"]\n");
+    let id = yard.issue("first", "echo one > one.txt", "echo two > one.txt");
+    yard.run(&[]);
+    assert_eq!(yard.status(&id), "closed");
+    // Work that is sent back opens it again.
+    yard.configure("[land]\nclose = \"done\"\ncheck = [\"! grep -q one one.txt\"]\n");
+    let landed = yard.land();
+    assert_eq!(landed["bounced"][0]["bounces"][0]["reason"], "check", "{landed}");
+    assert_eq!(yard.status(&id), "open");
+    yard.run(&["--land"]);
+    assert_eq!(yard.status(&id), "closed");
+    assert_eq!(yard.landed().len(), 0, "the result waits for the checkout");
+    yard.land();
+    assert_eq!(fs::read_to_string(yard.repo.join("one.txt")).unwrap(), "two\n");
+}
+
+/// The story of the whole night: some work conflicts, some breaks the check only together, all of it appends to one file.
+#[test]
+fn everything_lands_in_the_end_without_a_person() {
+    let all = sized(16, 40);
+    let (words, ports, batch) = (sized(3, 6), sized(3, 4), 8);
+    let counted = "echo ran >> \"$HOME/checks\"";
+    let yard = Yard::new(&format!(
+        "[land]\ncheck = ['{counted}', 'sh check.sh']\nunion = [\"CHANGELOG.md\"]\nupdate = \"clean\"\nbatch = {batch}\n"
+    ));
+    let log = |title: &str| format!("echo '- {title}' >> CHANGELOG.md\n");
+    let merged = |title: &str, more: &str| {
+        format!(
+            "git merge -q --no-edit $newest >/dev/null 2>&1 || {{\n git checkout -q $newest -- shared.txt CHANGELOG.md\n {} }}\n{more}\n",
+            log(title)
+        )
+    };
+    for n in 0..all - words - ports {
+        yard.issue(&format!("plain{n}"), &format!("{}echo {n} > plain{n}.txt", log(&format!("plain{n}"))), "false");
+    }
+    for n in 0..words {
+        let title = format!("word{n}");
+        let add_word = format!("sed -i 's/$/ w{n}/' shared.txt");
+        yard.issue(&title, &format!("{}{add_word}", log(&title)), &merged(&title, &add_word));
+    }
+    for n in 0..ports {
+        let title = format!("port{n}");
+        let again = merged(&title, &format!("echo {} > ports/{n}", 9_000 + n));
+        yard.issue(&title, &format!("{}echo 8000 > ports/{n}", log(&title)), &again);
+    }
+    let said = yard.run(&["--land", "--slots", "4"]);
+    assert_eq!(yard.home.toft(&yard.repo, &["land", "list", "--json"]).data(), serde_json::json!([]), "{said}");
+    let landed = yard.landed();
+    assert_eq!(landed.len(), all, "{said}");
+    assert!(landed.values().all(|count| *count == 1), "{landed:?}");
+    let log = fs::read_to_string(yard.repo.join("CHANGELOG.md")).unwrap();
+    assert_eq!(log.lines().filter(|line| line.starts_with("- ")).count(), all + 1, "{log}");
+    let shared = fs::read_to_string(yard.repo.join("shared.txt")).unwrap();
+    assert!((0..words).all(|n| shared.contains(&format!("w{n}"))), "{shared}");
+    let checks = fs::read_to_string(yard.home.path().join("home/checks")).unwrap().lines().count();
+    let states = yard.every_state_of_the_target_is_green();
+    // Work lands as it comes, so there are more batches than of a whole queue.
+    println!("{all} landed in {states} steps of the target with {checks} checks");
+    let culprits = ports - 1;
+    assert!(checks <= 2 * (states + culprits * 3), "{checks} checks for {states} states");
+}
+
+#[test]
+fn the_culprit_is_found_and_the_others_land() {
+    let yard = Yard::new(&format!("{CHECKED}batch = 8\n"));
+    for n in 0..8 {
+        let script = if n == 5 { "echo 1 > ports/five".to_owned() } else { format!("echo {n} > plain{n}.txt") };
+        yard.issue(&format!("work{n}"), &script, "git merge -q --no-edit $newest; echo 5 > ports/five");
+    }
+    yard.run(&[]);
+    let landed = yard.land();
+    assert_eq!(landed["landed"].as_array().unwrap().len(), 7, "{landed}");
+    let bounced = &landed["bounced"][0];
+    assert_eq!((bounced["title"].as_str(), bounced["bounces"][0]["reason"].as_str()), (Some("work5"), Some("check")));
+    assert!(bounced["bounces"][0]["message"].as_str().unwrap().contains("two services use port 1"), "{bounced}");
+    // One for the batch, three for the culprit, one more before it is blamed, one for what stood behind it.
+    assert!(landed["checks"].as_u64().unwrap() <= 6, "{landed}");
+    yard.every_state_of_the_target_is_green();
+    yard.run(&["--land"]);
+    assert!(yard.brief("work5").contains("two services use port 1"));
+    assert_eq!(yard.land()["waiting"], serde_json::json!([]));
+    assert_eq!(yard.landed().len(), 8);
+}
+
+#[test]
+fn a_check_that_changes_its_mind_blames_nobody_and_is_listed() {
+    let yard = Yard::new("[land]\ncheck = [\"test -e $HOME/seen || { touch $HOME/seen; false; }\"]\n");
+    yard.issue("first", "echo one > one.txt", "false");
+    yard.run(&[]);
+    let landed = yard.land();
+    assert_eq!((landed["landed"].as_array().unwrap().len(), landed["checks"].as_u64()), (1, Some(2)), "{landed}");
+    let flaky = yard.home.toft(&yard.repo, &["land", "flaky"]).ok();
+    assert!(flaky.contains("passed 1 of 2"), "{flaky}");
+}
+
+#[test]
+fn a_red_target_stops_the_queue_and_blames_nobody() {
+    let yard = Yard::new(CHECKED);
+    yard.write("ports/one", "1\n");
+    yard.commit("break it");
+    let id = yard.issue("first", "echo one > one.txt", "false");
+    yard.run(&[]);
+    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
+    assert!(said.contains("does not pass the check without this work"), "{said}");
+    assert_eq!((yard.status(&id), yard.landed().len()), ("in_progress".into(), 0));
+    yard.write("ports/one", "2\n");
+    yard.commit("mend it");
+    yard.land();
+    assert_eq!(yard.status(&id), "closed");
+}
+
+#[test]
+fn work_that_conflicts_goes_back_with_the_intent_of_both() {
+    let yard = Yard::new(CHECKED);
+    let other = yard.issue("greet", "echo 'words: hello' > shared.txt", "false");
+    yard.home.toft(&yard.repo, &["edit", &other, "--body", "Visitors are to be greeted in English."]).ok();
+    let again = "git merge -q --no-edit $newest >/dev/null 2>&1; echo 'words: hello bye' > shared.txt";
+    let id = yard.issue("part", "echo 'words: bye' > shared.txt", again);
+    yard.run(&[]);
+    let would = yard.home.toft(&yard.repo, &["land", "-n"]).ok();
+    assert!(!would.contains("conflicts"), "each merges alone: {would}");
+    let landed = yard.land();
+    assert_eq!(landed["bounced"][0]["issue"].as_str(), Some(id.as_str()), "{landed}");
+    let shown = yard.home.toft(&yard.repo, &["land", "show", &id]).ok();
+    assert!(shown.contains("sent back (conflict)") && shown.contains("shared.txt"), "{shown}");
+    let branch = yard.home.toft(&yard.repo, &["ws", "list", "--json"]).data();
+    yard.run(&["--land"]);
+    let brief = yard.brief("part");
+    for needed in ["conflicts with main in shared.txt", "greet", "Visitors are to be greeted in English.", &other] {
+        assert!(brief.contains(needed), "{needed} is missing in: {brief}");
+    }
+    let same = yard.home.toft(&yard.repo, &["ws", "list", "--json"]).data();
+    assert_eq!(same.as_array().unwrap().len(), branch.as_array().unwrap().len(), "it goes on in its workspace");
+    yard.land();
+    assert_eq!(fs::read_to_string(yard.repo.join("shared.txt")).unwrap(), "words: hello bye\n");
+}
+
+#[test]
+fn what_was_sent_back_twice_for_the_same_reason_asks_a_person() {
+    let yard = Yard::new(CHECKED);
+    let id = yard.issue("first", "echo 1 > ports/one", "git merge -q --no-edit $newest; echo again > again.txt");
+    yard.run(&["--land"]);
+    let status = yard.home.toft(&yard.repo, &["status"]).ok();
+    assert!(status.contains("sent back twice") && status.contains("toft answer"), "{status}");
+    // An answer lets an agent try again; work that is as it was is not taken.
+    fs::write(yard.home.path().join("home/agents/first.again"), "echo 2 > ports/one").unwrap();
+    yard.home.toft(&yard.repo, &["answer", &id, "use another port"]).ok();
+    yard.run(&["--land"]);
+    assert_eq!(yard.status(&id), "closed");
+}
+
+#[test]
+fn nothing_of_the_user_is_overwritten_or_moved() {
+    let yard = Yard::new(CHECKED);
+    yard.issue(
+        "first",
+        "echo theirs > shared.txt; echo theirs > new.txt; echo theirs > hidden.txt; echo more > more.txt",
+        "false",
+    );
+    yard.write(".gitignore", "hidden.txt\n");
+    yard.commit("ignore");
+    yard.run(&[]);
+    // The agent's branch began before the file was ignored; force it in.
+    let workspace =
+        yard.home.toft(&yard.repo, &["ws", "list", "--json"]).data()[0]["path"].as_str().unwrap().to_owned();
+    let _ = workspace;
+    for (name, way) in [("shared.txt", "changed"), ("new.txt", "untracked")] {
+        yard.write(name, "mine\n");
+        let before = snapshot_of_checkout(&yard.repo);
+        let landed = yard.land();
+        assert_eq!(snapshot_of_checkout(&yard.repo), before, "{way}");
+        let waits = landed["take_up"][0]["why"].as_str().unwrap_or_default().to_owned();
+        assert!(waits.contains(name), "{way}: {landed}");
+        let status = yard.home.toft(&yard.repo, &["status"]).ok();
+        assert!(status.contains("git merge --ff-only refs/toft/landed/main"), "{status}");
+        match way {
+            "changed" => drop(yard.git(&["checkout", "shared.txt"])),
+            _ => fs::remove_file(yard.repo.join(name)).unwrap(),
+        }
+    }
+    // What is not in the way stays as it is.
+    yard.write("mine.txt", "mine\n");
+    yard.write("CHANGELOG.md", "mine\n");
+    let landed = yard.land();
+    assert_eq!(landed["take_up"], serde_json::json!([]), "{landed}");
+    assert_eq!(fs::read_to_string(yard.repo.join("shared.txt")).unwrap(), "theirs\n");
+    for name in ["mine.txt", "CHANGELOG.md"] {
+        assert_eq!(fs::read_to_string(yard.repo.join(name)).unwrap(), "mine\n");
+    }
+    assert_eq!(yard.git(&["diff", "--cached", "--name-only"]), "");
+}
+
+#[test]
+fn a_lander_in_another_checkout_leaves_the_users_alone() {
+    let yard = Yard::new(CHECKED);
+    yard.issue("first", "echo one > one.txt", "false");
+    yard.run(&[]);
+    let side = yard.home.path().join("side");
+    yard.git(&["worktree", "add", "-q", "-b", "side", &side.display().to_string()]);
+    let before = snapshot_of_checkout(&yard.repo);
+    let landed = yard.home.toft(&side, &["land", "--json"]).data();
+    assert_eq!((landed["landed"].as_array().unwrap().len(), landed["take_up"].as_array().unwrap().len()), (1, 1));
+    assert_eq!(snapshot_of_checkout(&yard.repo), before);
+    // The user goes on; both are brought together, and checked.
+    yard.write("user.txt", "mine\n");
+    yard.commit("user");
+    yard.issue("second", "echo two > two.txt", "false");
+    yard.run(&[]);
+    let landed = yard.land();
+    assert_eq!(landed["take_up"], serde_json::json!([]), "{landed}");
+    for name in ["one.txt", "two.txt", "user.txt"] {
+        assert!(yard.repo.join(name).exists(), "{name}");
+    }
+    yard.every_state_of_the_target_is_green();
+    assert!(yard.landed().values().all(|count| *count == 1));
+}
+
+#[test]
+fn killed_at_any_point_the_queue_goes_on_and_nothing_lands_twice() {
+    let yard = Yard::new(&format!("{CHECKED}batch = 2\nupdate = \"clean\"\n"));
+    let all = sized(8, 24);
+    for n in 0..all {
+        yard.issue(&format!("work{n}"), &format!("echo {n} > plain{n}.txt"), "false");
+    }
+    yard.run(&["--slots", "2"]);
+    let mut dice = Dice::new(u64::from(std::process::id()));
+    let (mut kills, begun) = (0, Instant::now());
+    while kills < sized(25, 200) && begun.elapsed() < Duration::from_secs(300) {
+        let mut lander = yard
+            .home
+            .command(&yard.repo, toft_bin(), &["land"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(dice.below(160)));
+        if lander.try_wait().unwrap().is_some_and(|status| status.success()) {
+            // Everything has landed; go on with new work.
+            let n = all + kills;
+            yard.issue(&format!("work{n}"), &format!("echo {n} > plain{n}.txt"), "false");
+            yard.run(&[]);
+        }
+        let _ = lander.kill();
+        let _ = lander.wait();
+        kills += 1;
+    }
+    // A kill may leave a lock of git's own, which says so.
+    for lock in [".git/index.lock", ".git/HEAD.lock", ".git/refs/heads/main.lock"] {
+        let _ = fs::remove_file(yard.repo.join(lock));
+    }
+    if !yard.git(&["status", "--porcelain"]).is_empty() {
+        // Killed while the checkout was updated: nothing of it is the user's.
+        yard.git(&["reset", "-q", "--hard"]);
+        yard.git(&["clean", "-qfd"]);
+    }
+    let landed = yard.land();
+    assert_eq!(landed["waiting"], serde_json::json!([]), "{landed}");
+    let landed = yard.landed();
+    assert!(landed.len() >= all && landed.values().all(|count| *count == 1), "{landed:?}");
+    yard.every_state_of_the_target_is_green();
+}
+
+#[test]
+fn of_two_landers_and_a_user_who_commits_nobody_loses() {
+    let yard = Yard::new("[land]\ncheck = [\"sleep 0.3; sh check.sh\"]\nbatch = 2\nupdate = \"clean\"\n");
+    let all = sized(6, 20);
+    for n in 0..all {
+        yard.issue(&format!("work{n}"), &format!("echo {n} > plain{n}.txt"), "false");
+    }
+    yard.run(&["--slots", "2"]);
+    let lander = || {
+        yard.home
+            .command(&yard.repo, toft_bin(), &["land"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let mut landers = [lander(), lander()];
+    let mut commits = 0;
+    while landers.iter_mut().any(|lander| lander.try_wait().unwrap().is_none()) {
+        // A commit that was made while the branch moved is refused by git, and made again.
+        let made = yard.home.command(&yard.repo, "git", &["commit", "-q", "--allow-empty", "-m", "user"]).output();
+        commits += usize::from(made.unwrap().status.success());
+        thread::sleep(Duration::from_millis(200));
+    }
+    yard.land();
+    let users = yard.git(&["log", "--format=%s", "main"]).lines().filter(|line| *line == "user").count();
+    assert_eq!(users, commits, "nobody's commit is lost");
+    let landed = yard.landed();
+    assert!(landed.len() == all && landed.values().all(|count| *count == 1), "{landed:?}");
+    yard.every_state_of_the_target_is_green();
+}
+
+#[test]
+fn a_check_harms_nothing_whatever_it_does() {
+    let mut hostile = vec![
+        ("writes", "echo x > shared.txt; echo x > new.txt; rm CHANGELOG.md"),
+        ("deletes", "rm -rf .git"),
+        (
+            "commits",
+            "git config user.name x; git config user.email x@y; git commit -q --allow-empty -m evil; git branch evil; git tag evil; git stash list",
+        ),
+        ("forks", "sleep 300 & (sleep 301 &) ; true"),
+    ];
+    if nix_root() {
+        hostile.push(("detaches", "setsid sleep 302 & true"));
+    }
+    let yard = Yard::new("");
+    let refs = || yard.git(&["for-each-ref", "--format=%(refname)", "refs/heads", "refs/tags"]);
+    let mut config = fs::read(yard.repo.join(".git/config")).unwrap();
+    for (n, (name, check)) in hostile.iter().enumerate() {
+        yard.configure(&format!("[land]\ncheck = ['{check}']\n"));
+        let before = refs();
+        let id = yard.issue(name, &format!("echo {n} > plain{n}.txt"), "false");
+        yard.run(&[]);
+        config = if n == 0 { fs::read(yard.repo.join(".git/config")).unwrap() } else { config };
+        yard.land();
+        assert_eq!(yard.status(&id), "closed", "{name}");
+        let own =
+            |refs: String| refs.lines().filter(|name| !name.contains("/toft/")).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(own(refs()), own(before), "{name}");
+        assert_eq!(fs::read(yard.repo.join(".git/config")).unwrap(), config, "{name}");
+        assert_eq!(yard.git(&["status", "--porcelain"]), "", "{name}");
+    }
+    let left = Command::new("pgrep").args(["-fx", "sleep 30[012]"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&left.stdout), "", "nothing that a check started goes on");
+
+    yard.configure("[land]\ncheck = [\"sleep 303\"]\ntimeout = \"1s\"\n");
+    let id = yard.issue("hangs", "echo h > h.txt", "false");
+    yard.run(&[]);
+    let begun = Instant::now();
+    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
+    assert!(said.contains("took longer than 1 s") && begun.elapsed() < Duration::from_secs(30), "{said}");
+    assert_eq!(yard.status(&id), "in_progress");
+}
+
+fn nix_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|said| said.stdout.starts_with(b"0"))
+}
+
+#[test]
+fn what_must_not_land_goes_back() {
+    let setup = "[workspaces.setup]\nlink = [\"node_modules\"]\n";
+    let yard = Yard::new(&format!("[land]\ncheck = [\"true\"]\n{setup}"));
+    fs::create_dir(yard.repo.join("node_modules")).unwrap();
+    let markers = "printf '<<<<<<< ours\\na\\n=======\\nb\\n>>>>>>> theirs\\n' > a.txt";
+    let cases = [
+        ("empty", "git commit -q --allow-empty -m nothing", "changes nothing"),
+        ("private", "echo SECRET=1 > .env", ".env"),
+        ("markers", markers, "conflict markers"),
+        ("linked", "git add -f node_modules", "node_modules"),
+    ];
+    for (title, script, _) in cases {
+        yard.issue(title, script, "false");
+    }
+    let fine = yard.issue("fine", "echo A=1 > .env.example; printf 'a\\n=======\\n' > b.txt", "false");
+    yard.run(&[]);
+    let landed = yard.land();
+    assert_eq!(yard.status(&fine), "closed");
+    for (title, _, said) in cases {
+        let bounced = landed["bounced"].as_array().unwrap().iter().find(|row| row["title"] == title).cloned();
+        let bounce = bounced.unwrap_or_else(|| panic!("{title}: {landed}"))["bounces"][0].clone();
+        assert_eq!(bounce["reason"], "policy", "{title}");
+        assert!(bounce["message"].as_str().unwrap().contains(said), "{title}: {bounce}");
+    }
+    assert_eq!(yard.landed().len(), 1);
+}
+
+#[test]
+fn a_reviewer_approves_work_or_returns_it_with_comments() {
+    let yard = Yard::new("[land]\ncheck = [\"true\"]\nreview = { default = \"none\", \"label:risky\" = \"human\" }\n");
+    let id = yard.issue("risky", "printf 'a\\nb\\n' > risky.txt", "printf 'a\\nc\\n' > risky.txt");
+    yard.home.toft(&yard.repo, &["edit", &id, "--label", "risky"]).ok();
+    let plain = yard.issue("plain", "echo p > plain.txt", "false");
+    yard.run(&[]);
+    yard.land();
+    assert_eq!((yard.status(&id), yard.status(&plain)), ("in_progress".into(), "closed".into()));
+    let waiting = yard.home.toft(&yard.repo, &["review"]).ok();
+    assert!(waiting.contains("risky") && waiting.contains("waits for review"), "{waiting}");
+    let shown = yard.home.toft(&yard.repo, &["review", &id]).ok();
+    assert!(shown.contains("+b"), "{shown}");
+    yard.home.toft(&yard.repo, &["review", &id, "--return"]).fails(2);
+    yard.home
+        .toft(&yard.repo, &["review", &id, "--return", "-m", "not like this", "--at", "risky.txt:2", "say c"])
+        .ok();
+    yard.run(&["--land"]);
+    let brief = yard.brief("risky");
+    assert!(brief.contains("not like this") && brief.contains("risky.txt:2: say c"), "{brief}");
+    assert_eq!(yard.status(&id), "in_progress", "the new commit was not approved");
+    yard.home.toft(&yard.repo, &["review", &id, "--approve"]).ok();
+    yard.land();
+    assert_eq!(yard.status(&id), "closed");
+    assert_eq!(fs::read_to_string(yard.repo.join("risky.txt")).unwrap(), "a\nc\n");
+}
+
+#[test]
+fn work_is_verified_before_it_is_done() {
+    let yard = Yard::new("[verify]\ncommands = [\"sh check.sh\"]\n[land]\ncheck = [\"sh check.sh\"]\n");
+    let script = "test -e ports/one && echo 2 > ports/one || echo 1 > ports/one";
+    let id = yard.issue("first", script, "false");
+    let said = yard.run(&[]);
+    assert!(said.contains("not verified: `sh check.sh` exited with 1") && said.contains("two services"), "{said}");
+    assert_eq!(yard.land()["landed"].as_array().unwrap().len(), 1, "{said}");
+    assert_eq!(yard.status(&id), "closed");
+
+    // An agent that finishes itself is verified by its runner, too.
+    let reports = "echo 3 > ports/three; git add -A; git commit -q -m three; toft finish -m three --evidence HEAD";
+    let id = yard.issue("second", reports, "false");
+    yard.run(&[]);
+    let workflow = yard.home.toft(&yard.repo, &["show", &id, "--json"]).data()["workflow"].as_str().unwrap().to_owned();
+    let shown = yard.home.toft(&yard.repo, &["flow", "show", &workflow, "--json"]).data().to_string();
+    assert!(shown.contains("\"verified\":[{") && shown.contains("sh check.sh"), "{shown}");
+    assert_eq!(yard.land()["landed"].as_array().unwrap().len(), 1);
+
+    // By hand it is verified by the command that finishes.
+    let id = add(&yard.home, &yard.repo, &["by hand"]);
+    let claimed = yard.home.toft(&yard.repo, &["claim", &id, "--ws", "--json"]).data();
+    let dir = PathBuf::from(claimed["workspace"]["path"].as_str().unwrap_or_else(|| panic!("{claimed}")));
+    fs::write(dir.join("ports/hand"), "3\n").unwrap();
+    let commit = |text: &str| {
+        yard.home.run(&dir, "git", &["add", "-A"]);
+        yard.home.run(&dir, "git", &["commit", "-q", "-m", text]);
+    };
+    commit("by hand");
+    let said = yard.home.toft(&dir, &["finish", &id, "-m", "x", "--evidence", "HEAD"]).fails(1);
+    assert!(said.contains("not verified") && said.contains("two services use port 3"), "{said}");
+    fs::write(dir.join("ports/hand"), "4\n").unwrap();
+    commit("mended");
+    yard.home.toft(&dir, &["finish", &id, "-m", "x", "--evidence", "HEAD"]).ok();
+}
+
+#[test]
+fn work_lands_squashed_or_rebased() {
+    for how in ["squash", "rebase"] {
+        let yard = Yard::new(&format!("[land]\nhow = \"{how}\"\ncheck = [\"sh check.sh\"]\n"));
+        let two = "echo 1 > a.txt; git add -A; git commit -q -m 'first step'; echo 2 > a.txt";
+        yard.issue("one", two, "false");
+        yard.issue("two", "echo 3 > b.txt", "false");
+        yard.run(&[]);
+        let landed = yard.land();
+        assert_eq!(landed["landed"].as_array().unwrap().len(), 2, "{how}: {landed}");
+        let merges = yard.git(&["log", "--merges", "--format=%h", "main"]);
+        assert_eq!(merges, "", "{how}");
+        let subjects = yard.git(&["log", "--format=%s", "main"]);
+        assert_eq!(subjects.contains("first step"), how == "rebase", "{how}: {subjects}");
+        assert_eq!(yard.landed().len(), 2, "{how}");
+        assert_eq!(yard.land()["landed"], serde_json::json!([]), "{how}");
+        assert_eq!(yard.git(&["status", "--porcelain"]), "");
+    }
+}
+
+#[test]
+fn commands_of_a_repository_run_only_when_they_are_trusted() {
+    let yard = Yard::new("");
+    yard.write(".toft/config.toml", "[land]\ncheck = [\"touch $HOME/ran\"]\n");
+    yard.commit("configure");
+    yard.issue("first", "echo one > one.txt", "false");
+    yard.run(&[]);
+    let said = yard.home.toft(&yard.repo, &["land"]).fails(4);
+    assert!(said.contains("nobody here trusted") && said.contains("toft trust"), "{said}");
+    assert!(!yard.home.path().join("home/ran").exists());
+    yard.home.toft(&yard.repo, &["trust", "--yes"]).ok();
+    yard.land();
+    assert!(yard.home.path().join("home/ran").exists());
+}
+
+#[test]
+fn what_an_agent_writes_into_its_files_does_not_decide_how_it_lands() {
+    let yard = Yard::new("[land]\ncheck = [\"sh check.sh\"]\nreview = \"human\"\n");
+    let lies = "mkdir -p .toft; printf '[land]\\nclose = \"done\"\\nreview = \"none\"\\ncheck = []\\n' > .toft/config.toml; \
+                git add -A; git commit -q -m lies; toft finish -m lies --evidence HEAD";
+    let id = yard.issue("first", lies, "false");
+    yard.run(&[]);
+    assert_eq!(yard.status(&id), "in_progress");
+    let landed = yard.land();
+    assert_eq!(landed["landed"], serde_json::json!([]), "{landed}");
+}
+
+#[test]
+fn withdrawn_work_does_not_land_unless_it_is_named() {
+    let yard = Yard::new(CHECKED);
+    let id = yard.issue("first", "echo one > one.txt", "false");
+    yard.run(&[]);
+    yard.home.toft(&yard.repo, &["land", "withdraw", &id, "-m", "not now"]).ok();
+    assert_eq!(yard.status(&id), "closed");
+    assert_eq!(yard.land()["landed"], serde_json::json!([]));
+    let landed = yard.home.toft(&yard.repo, &["land", &id, "--json"]).data();
+    assert_eq!(landed["landed"].as_array().unwrap().len(), 1, "{landed}");
+}
+
+#[test]
+fn work_that_a_person_merged_is_known_to_have_landed() {
+    let yard = Yard::new(CHECKED);
+    let id = yard.issue("first", "echo one > one.txt", "false");
+    yard.run(&[]);
+    let branch = yard.home.toft(&yard.repo, &["ws", "list", "--json"]).data()[0]["branch"].as_str().unwrap().to_owned();
+    yard.git(&["merge", "-q", "--no-edit", &branch]);
+    let landed = yard.land();
+    assert_eq!((landed["landed"].as_array().unwrap().len(), landed["checks"].as_u64()), (1, Some(0)), "{landed}");
+    assert_eq!(yard.status(&id), "closed");
+}
