@@ -89,11 +89,16 @@ impl Yard {
         add(&self.home, &self.repo, &[title])
     }
 
-    /// Runs agents until no work is left.
-    pub fn run(&self, args: &[&str]) -> String {
+    /// The script that every agent runs.
+    pub fn agent(&self) -> String {
         let agent = self.home.path().join("home/agent.sh");
         fs::write(&agent, AGENT).unwrap();
-        let agent = agent.display().to_string();
+        agent.display().to_string()
+    }
+
+    /// Runs agents until no work is left.
+    pub fn run(&self, args: &[&str]) -> String {
+        let agent = self.agent();
         let mut all = vec!["run", "--until-idle"];
         all.extend(args);
         all.extend(["--", "sh", &agent]);

@@ -177,7 +177,9 @@ fn work_that_conflicts_goes_back_with_the_intent_of_both() {
     let id = yard.issue("part", "echo 'words: bye' > shared.txt", again);
     yard.run(&[]);
     let would = yard.home.toft(&yard.repo, &["land", "-n"]).ok();
-    assert!(!would.contains("conflicts"), "each merges alone: {would}");
+    assert!(would.contains(&format!("conflicts with {other} in shared.txt")), "{would}");
+    let status = yard.home.toft(&yard.repo, &["status"]).ok();
+    assert!(status.starts_with("2 finished, not landed: 1 clean, 1 conflict"), "{status}");
     let landed = yard.land();
     assert_eq!(landed["bounced"][0]["issue"].as_str(), Some(id.as_str()), "{landed}");
     let shown = yard.home.toft(&yard.repo, &["land", "show", &id]).ok();
@@ -546,6 +548,48 @@ fn withdrawn_work_does_not_land_unless_it_is_named() {
     assert_eq!(yard.land()["landed"], serde_json::json!([]));
     let landed = yard.home.toft(&yard.repo, &["land", &id, "--json"]).data();
     assert_eq!(landed["landed"].as_array().unwrap().len(), 1, "{landed}");
+
+    // Work that was sent back goes with its issue.
+    let id = yard.issue("second", "echo 1 > ports/two", "false");
+    yard.run(&[]);
+    yard.land();
+    assert!(yard.home.toft(&yard.repo, &["land", "list"]).ok().contains("sent back: check"));
+    yard.home.toft(&yard.repo, &["close", &id, "-m", "not needed"]).ok();
+    assert_eq!(yard.home.toft(&yard.repo, &["land", "list", "--json"]).data(), serde_json::json!([]));
+}
+
+#[test]
+fn what_has_landed_is_taken_back_by_another_landing() {
+    for how in ["merge", "squash", "rebase"] {
+        let yard = Yard::new(&format!("[land]\nhow = \"{how}\"\ncheck = [\"sh check.sh\"]\n"));
+        let id = yard.issue("first", "echo 2 > a; git add a; git commit -q -m a; echo 2 > ports/one", "false");
+        yard.run(&["--land"]);
+        yard.land();
+        yard.issue("second", "echo two > two.txt", "false");
+        yard.run(&[]);
+        yard.land();
+        assert!(yard.repo.join("ports/one").exists() && yard.repo.join("a").exists(), "{how}");
+        let undone = yard.home.toft(&yard.repo, &["undo"]).fails(5);
+        assert!(undone.contains("toft land revert"), "{how}: {undone}");
+        let reverted = yard.home.toft(&yard.repo, &["land", "revert", &id, "--json"]).data();
+        assert_eq!((reverted["landed"].as_array().unwrap().len(), reverted["checks"].as_u64()), (1, Some(1)), "{how}");
+        assert!(!yard.repo.join("ports/one").exists() && !yard.repo.join("a").exists(), "{how}");
+        assert!(yard.repo.join("two.txt").exists(), "{how}");
+        let again = yard.home.toft(&yard.repo, &["land", "revert", &id]).fails(5);
+        assert!(again.contains("nothing to take back"), "{how}: {again}");
+        yard.every_state_of_the_target_is_green();
+    }
+}
+
+#[test]
+fn a_run_of_one_task_lands_it() {
+    let yard = Yard::new(CHECKED);
+    let id = yard.issue("first", "echo one > one.txt", "false");
+    let agent = yard.agent();
+    yard.home.toft(&yard.repo, &["run", "--once", "--land", "--", "sh", &agent]).ok();
+    assert_eq!(yard.status(&id), "closed");
+    let log = yard.home.toft(&yard.repo, &["log", &id]).ok();
+    assert!(log.contains("land.queued") && log.contains("land.landed"), "{log}");
 }
 
 #[test]

@@ -232,7 +232,7 @@ impl From<Error> for Failure {
                 NOT_ALLOWED,
                 "untrusted",
                 message,
-                "toft trust shows them · --plain creates a workspace without them",
+                "toft trust shows them, toft trust --yes allows them · toft ws create --plain makes a workspace without them",
             ),
             Error::Setup { .. } => Self::new(
                 FAILED,
@@ -349,6 +349,9 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
             (NOTHING, "nothing_ready", "toft ready --explain · toft claim --wait · toft add \"title\"".into())
         }
         Refusal::WrongState { wanted, .. } if wanted.contains(" ws ") => (CONFLICT, "wrong_state", String::new()),
+        Refusal::WrongState { id, .. } if id.starts_with(toft::id::LandingId::PREFIX) => {
+            (CONFLICT, "wrong_state", format!("toft land show {id}"))
+        }
         Refusal::WrongState { id, .. } => (CONFLICT, "wrong_state", format!("toft show {id}")),
         Refusal::NeedsEvidence => {
             (USAGE, "needs_evidence", "add --evidence COMMIT, --artifact NAME or --no-change REASON".into())

@@ -37,6 +37,9 @@ pub struct Landing {
     /// The approval of its present tip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<WorkApproval>,
+    /// The landing that it takes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverts: Option<LandingId>,
     /// Each time it was sent back, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounces: Vec<Bounce>,
@@ -187,6 +190,9 @@ impl BounceReason {
 pub struct LandedAs {
     /// The commit of the target that has it.
     pub commit: String,
+    /// The commit of the target before it; empty if it was merged without toft.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub before: String,
     pub at: Timestamp,
     pub by: String,
     /// The target's tree passed the check; absent if there was none, or if it was merged without toft.
@@ -250,6 +256,12 @@ impl Landing {
     #[must_use]
     pub fn id_of(task: &TaskId) -> LandingId {
         LandingId::known(format!("{}{}", LandingId::PREFIX, task.as_str().trim_start_matches(TaskId::PREFIX)))
+    }
+
+    /// What events about it are about: its issue, or itself.
+    #[must_use]
+    pub fn entity(&self) -> &str {
+        self.issue.as_deref().unwrap_or(self.id.as_str())
     }
 
     /// Whether a reviewer still has to approve its present tip.
@@ -346,6 +358,7 @@ mod tests {
             priority,
             state: LandingState::Queued,
             approval: None,
+            reverts: None,
             bounces: Vec::new(),
             landed: None,
             created: Timestamp(created),

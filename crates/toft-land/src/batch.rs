@@ -55,7 +55,7 @@ impl Lander<'_> {
                 let candidate = CandidateCommit { commit: commit.clone(), tree: self.repository.tree(commit)? };
                 let known = self.verdicts(vec![candidate.tree.clone()])?;
                 let passed = known.get(&candidate.tree).is_some_and(toft_core::landing::Verdict::passed);
-                self.record_landed(landing, &candidate, passed, journal)?;
+                self.record_landed(landing, &candidate, "", passed, journal)?;
                 any = true;
             }
         }
@@ -148,7 +148,8 @@ impl Lander<'_> {
         }
         let culprit = &batch[bad - 1].landing;
         let now = self.repository.newest(target)?.ok_or_else(|| no_target(target))?.0;
-        let message = format!("The check fails with it on the newest {target}. It said:\n{}", end_of(&said));
+        let (what, more) = said.split_once('\n').unwrap_or((&said, ""));
+        let message = format!("{what} with it on the newest {target}.\n{}", end_of(more));
         self.bounce(culprit, &now, BounceReason::Check, message, Vec::new(), journal)?;
         Ok(LandRound::Again)
     }

@@ -37,7 +37,8 @@ impl Lander<'_> {
         loop {
             let known = self.verdicts(vec![check.candidate.tree.clone()])?.remove(&check.candidate.tree);
             if let Some(verdict) = known {
-                let said = verdict.runs.iter().rev().find(|run| !run.passed).map(|run| run.message.clone());
+                let failed = verdict.runs.iter().rev().find(|run| !run.passed);
+                let said = failed.map(|run| format!("{}\nThe whole log: {}", run.message, run.log));
                 if verdict.passed() {
                     return Ok((true, String::new()));
                 }

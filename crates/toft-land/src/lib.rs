@@ -2,7 +2,7 @@
 //!
 //! Start at [`Lander::land`]. `stack.rs` builds candidates on top of each other, `check.rs` runs checks and remembers
 //! their verdicts, `batch.rs` finds what lands and who is to blame, `target.rs` moves the target, `inspect.rs` refuses what
-//! must not land, `bounce.rs` says why.
+//! must not land, `bounce.rs` says why, `revert.rs` takes back what has landed.
 //!
 //! One lander at a time works on a repository's target. A kill at any point loses nothing: what was merged and not
 //! recorded is found by its trailer, what was recorded as queued is built again.
@@ -11,13 +11,19 @@ mod batch;
 mod bounce;
 mod check;
 mod inspect;
+mod revert;
 mod stack;
 mod target;
 
-use std::{collections::BTreeSet, sync::atomic::AtomicBool, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::AtomicBool,
+    time::Duration,
+};
 
 use serde::Serialize;
 use toft_core::{
+    id::LandingId,
     landing::{BounceReason, Landing, LandingState, LandingWait},
     verbs::land::{ListedLanding, Move, Step},
 };
@@ -25,6 +31,8 @@ use toft_session::{error::Error, land::LandRules};
 use toft_vcs::{Checkout, RepoLock, landing::LandingRepository, workspace::WorkspaceError};
 use toft_work::Work;
 
+/// Maximum number of pairs of finished work that a forecast merges.
+const MOST_PAIRS: usize = 2_000;
 /// How often a lander that waits for another one looks again.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -60,8 +68,18 @@ pub struct LandSummary {
     pub red: Option<String>,
     /// No check is configured.
     pub unchecked: bool,
+    /// Checkouts that were updated.
+    pub updated: Vec<UpdatedCheckout>,
     /// A target that is checked out and was not updated, with the command that takes the result up.
     pub take_up: Vec<TakeUp>,
+}
+
+/// A checkout that was moved to the newest commit of its target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UpdatedCheckout {
+    pub target: String,
+    pub dir: String,
+    pub commit: String,
 }
 
 /// A result that waits for its target.
@@ -80,8 +98,11 @@ pub struct TakeUp {
 pub struct Forecast {
     #[serde(flatten)]
     pub entry: ListedLanding,
-    /// The files that conflict with the target as it is now; empty if it merges.
+    /// The files that conflict with the target as it is now, or with work that lands before it; empty if it merges.
     pub conflicts: Vec<String>,
+    /// The work that lands before it and that it conflicts with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<LandingId>,
 }
 
 /// How much finished work has not landed.
@@ -97,6 +118,9 @@ pub struct Unlanded {
     pub review: usize,
     /// Sent back to an agent.
     pub bounced: usize,
+    /// Targets that do not pass the check: nothing lands in them before they do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub red: Vec<String>,
     /// Results that wait for their target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub take_up: Vec<TakeUp>,
@@ -187,7 +211,7 @@ impl<'w> Lander<'w> {
     pub fn forecast(&self, ids: &[String]) -> Result<Vec<Forecast>, Error> {
         let entries = self.work.landings(ids, 0)?;
         let mut forecast: Vec<Forecast> =
-            entries.into_iter().map(|entry| Forecast { entry, conflicts: Vec::new() }).collect();
+            entries.into_iter().map(|entry| Forecast { entry, conflicts: Vec::new(), against: None }).collect();
         let targets: BTreeSet<String> = forecast.iter().map(|known| known.entry.landing.offer.target.clone()).collect();
         for target in targets {
             let Some((newest, _)) = self.repository.newest(&target)? else { continue };
@@ -199,11 +223,48 @@ impl<'w> Lander<'w> {
             };
             let mut asked: Vec<&mut Forecast> = forecast.iter_mut().filter(here).collect();
             let tips: Vec<String> = asked.iter().map(|known| known.entry.landing.offer.tip.clone()).collect();
-            for (known, files) in asked.iter_mut().zip(self.repository.forecast(&newest, &tips)?) {
+            let pairs: Vec<(String, String)> = tips.iter().map(|tip| (newest.clone(), tip.clone())).collect();
+            for (known, files) in asked.iter_mut().zip(self.repository.forecast(&pairs)?) {
                 known.conflicts = files.unwrap_or_default();
             }
+            self.forecast_among(&newest, &tips, &mut asked)?;
         }
         Ok(forecast)
+    }
+
+    /// Which work conflicts with work that lands before it. Work that changes no common file does not.
+    fn forecast_among(&self, newest: &str, tips: &[String], asked: &mut [&mut Forecast]) -> Result<(), Error> {
+        let changed = self.repository.changed_files(newest, tips)?;
+        let mut first: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        for (later, files) in changed.iter().enumerate() {
+            if !asked[later].conflicts.is_empty() {
+                continue;
+            }
+            let mut earlier: BTreeSet<usize> = BTreeSet::new();
+            for file in files.iter().filter(|file| !self.keeps_both(file)) {
+                let known = first.entry(file.as_str()).or_default();
+                earlier.extend(known.iter().copied());
+                known.push(later);
+            }
+            pairs.extend(earlier.into_iter().map(|earlier| (earlier, later)));
+        }
+        pairs.truncate(MOST_PAIRS);
+        let tips: Vec<(String, String)> =
+            pairs.iter().map(|(one, other)| (tips[*one].clone(), tips[*other].clone())).collect();
+        for ((earlier, later), files) in pairs.iter().zip(self.repository.forecast(&tips)?) {
+            if let Some(files) = files.filter(|_| asked[*later].conflicts.is_empty()) {
+                asked[*later].against = Some(asked[*earlier].entry.landing.id.clone());
+                asked[*later].conflicts = files;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether both sides of a conflict in this file are kept.
+    fn keeps_both(&self, file: &str) -> bool {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        self.rules.union.iter().any(|pattern| pattern == file || pattern == name)
     }
 
     /// How much finished work has not landed.
@@ -225,6 +286,9 @@ impl<'w> Lander<'w> {
             }
         }
         for target in self.waiting_targets(&BTreeSet::new())? {
+            if unlanded.finished > 0 && self.is_known_red(&target)? {
+                unlanded.red.push(target.clone());
+            }
             unlanded.take_up.extend(self.waits_for_checkout(&target)?);
         }
         Ok(unlanded)
@@ -254,8 +318,9 @@ impl<'w> Lander<'w> {
             let _lock = self.lock(&target, &mut journal)?;
             self.take_up(&target, &mut journal)?;
         }
-        // What has landed is not listed any more.
-        journal.summary.waiting = self.work.landings(&[], 0)?;
+        let named = self.work.landings(ids, 0)?;
+        journal.summary.waiting =
+            named.into_iter().filter(|entry| entry.landing.state == LandingState::Queued).collect();
         Ok(journal.summary)
     }
 

@@ -14,6 +14,8 @@ use crate::{Journal, Lander};
 pub(crate) struct Stacked {
     pub(crate) landing: Landing,
     pub(crate) candidate: CandidateCommit,
+    /// The commit before it.
+    pub(crate) before: String,
 }
 
 /// Candidates that were built, and whether something else changed on the way.
@@ -59,18 +61,21 @@ impl Lander<'_> {
                 Merged::Clean(candidate) if candidate.tree == top.tree => {
                     // Its change is in the target, however it got there.
                     if stack.stacked.is_empty() {
-                        self.record_landed(landing, &top, false, journal)?;
+                        self.record_landed(landing, &top, "", false, journal)?;
                         stack.changed = true;
                     }
                 }
                 Merged::Nothing => {
                     if stack.stacked.is_empty() {
-                        self.record_landed(landing, &top, false, journal)?;
+                        self.record_landed(landing, &top, "", false, journal)?;
                         stack.changed = true;
                     }
                 }
                 Merged::Clean(_) if waits_for_fix(landing, &changes.files, true, bounced()).is_some() => {}
-                Merged::Clean(candidate) => stack.stacked.push(Stacked { landing: landing.clone(), candidate }),
+                Merged::Clean(candidate) => {
+                    let before = top.commit.clone();
+                    stack.stacked.push(Stacked { landing: landing.clone(), candidate, before });
+                }
                 Merged::Conflict(files) if waits_for_fix(landing, &files, false, bounced()).is_some() => {}
                 // It conflicts with work that has not landed yet, and may not.
                 Merged::Conflict(_) if !stack.stacked.is_empty() => {}

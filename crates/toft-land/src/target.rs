@@ -3,13 +3,15 @@
 use std::{collections::BTreeSet, path::Path};
 
 use toft_core::{
-    landing::Landing,
+    landing::{Landing, Verdict},
     verbs::land::{List, RecordLanding},
 };
 use toft_session::{error::Error, land::UpdateRule};
 use toft_vcs::landing::{CandidateCommit, MergeWay, Merged, TargetCheckout, landed_ref};
 
-use crate::{Journal, LandEvent, LandRound, Lander, TakeUp, check::ToCheck, no_target, stack::Stacked};
+use crate::{
+    Journal, LandEvent, LandRound, Lander, TakeUp, UpdatedCheckout, check::ToCheck, no_target, stack::Stacked,
+};
 
 impl Lander<'_> {
     /// Moves the target to the end of a stack, and records its work as landed. If somebody else moved the target
@@ -27,10 +29,10 @@ impl Lander<'_> {
         if !self.advance(target, base, own, &end.candidate.commit)? {
             return Ok(LandRound::Again);
         }
-        for Stacked { landing, candidate } in stacked {
+        for Stacked { landing, candidate, before } in stacked {
             // The tree that was checked is that of the last.
             let landed = CandidateCommit { commit: candidate.commit.clone(), tree: end.candidate.tree.clone() };
-            self.record_landed(landing, &landed, checked, journal)?;
+            self.record_landed(landing, &landed, before, checked, journal)?;
         }
         Ok(LandRound::Again)
     }
@@ -60,6 +62,7 @@ impl Lander<'_> {
         &self,
         landing: &Landing,
         candidate: &CandidateCommit,
+        before: &str,
         checked: bool,
         journal: &mut Journal<'_>,
     ) -> Result<(), Error> {
@@ -67,6 +70,7 @@ impl Lander<'_> {
             landing: landing.id.clone(),
             tip: landing.offer.tip.clone(),
             commit: candidate.commit.clone(),
+            before: before.to_owned(),
             tree: candidate.tree.clone(),
             check: checked.then(|| self.rules.check.digest()),
         };
@@ -151,7 +155,12 @@ impl Lander<'_> {
             return Ok(());
         }
         match self.repository.move_checkout(at, &newest)? {
-            None => Ok(self.repository.forget_waiting(target)?),
+            None => {
+                let (target, dir) = (target.to_owned(), at.dir.display().to_string());
+                self.repository.forget_waiting(&target)?;
+                journal.summary.updated.push(UpdatedCheckout { target, dir, commit: newest });
+                Ok(())
+            }
             Some(why) => {
                 journal.summary.take_up.push(waits(why));
                 Ok(())
@@ -171,6 +180,13 @@ impl Lander<'_> {
             why: format!("{target} is checked out there"),
             command: format!("git merge --ff-only {}", landed_ref(target)),
         }))
+    }
+
+    /// Whether the check is known to fail on the newest state of a target.
+    pub(crate) fn is_known_red(&self, target: &str) -> Result<bool, Error> {
+        let Some((newest, _)) = self.repository.newest(target)? else { return Ok(false) };
+        let tree = self.repository.tree(&newest)?;
+        Ok(self.verdicts(vec![tree.clone()])?.get(&tree).is_some_and(Verdict::failed))
     }
 
     fn may_update(&self, at: &TargetCheckout) -> bool {

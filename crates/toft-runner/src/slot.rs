@@ -193,7 +193,7 @@ impl Slot {
         while !self.over() {
             match self.round() {
                 Ok(Round::Over) => return Ok(()),
-                Ok(Round::Worked) if self.rules.once => return Ok(()),
+                Ok(Round::Worked) if self.rules.once => return self.everywhere(|| self.land_finished()),
                 Ok(Round::Worked) => {
                     (waiting, rest) = (false, REST);
                     self.told_paused.set(false);

@@ -5,7 +5,7 @@
 
 use std::{
     cell::OnceCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::Write as _,
     path::{Path, PathBuf},
@@ -196,6 +196,20 @@ impl LandingRepository {
         Ok(Merged::Clean(CandidateCommit { commit, tree }))
     }
 
+    /// A commit on top of `onto` that takes back what came with `landed` after `before`.
+    pub fn reverted(&self, onto: &str, landed: &str, before: &str, subject: &str) -> Result<Merged, WorkspaceError> {
+        let tree = match self.merge(Some(landed), onto, before)? {
+            Ok(tree) => tree,
+            Err(files) => return Ok(Merged::Conflict(files)),
+        };
+        if tree == self.tree(onto)? {
+            return Ok(Merged::Nothing);
+        }
+        let message = message(subject, &format!("This takes back {landed}."), &[]);
+        let commit = self.record(&["-p", onto, "-m", &message, &tree])?.text()?;
+        Ok(Merged::Clean(CandidateCommit { commit, tree }))
+    }
+
     /// A commit that needs a committer.
     fn record(&self, args: &[&str]) -> Result<Run, WorkspaceError> {
         let has_name = match self.has_name.get() {
@@ -272,9 +286,9 @@ impl LandingRepository {
         Ok(Err(files))
     }
 
-    /// Which of these commits merge into `onto`, each alone: none is written.
-    pub fn forecast(&self, onto: &str, tips: &[String]) -> Result<Vec<Option<Vec<String>>>, WorkspaceError> {
-        if tips.is_empty() {
+    /// Which of these pairs of commits merge, and the files in which the others conflict. Nothing is written.
+    pub fn forecast(&self, pairs: &[(String, String)]) -> Result<Vec<Option<Vec<String>>>, WorkspaceError> {
+        if pairs.is_empty() {
             return Ok(Vec::new());
         }
         let aside = tempfile::tempdir().map_err(io("make", &std::env::temp_dir()))?;
@@ -285,7 +299,7 @@ impl LandingRepository {
         run = run.args(["merge-tree", "--stdin", "--name-only", "--no-messages", "--allow-unrelated-histories"]);
         let objects = std::env::join_paths([self.common.join("objects")]).unwrap_or_default();
         run = run.env("GIT_OBJECT_DIRECTORY", aside.path()).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
-        let feed: String = tips.iter().map(|tip| format!("{onto} {tip}\n")).collect();
+        let feed: String = pairs.iter().map(|(one, other)| format!("{one} {other}\n")).collect();
         let said = run.ok_fed(|to| to.write_all(feed.as_bytes()))?;
         let mut words = said.split(|byte| *byte == 0);
         let mut merged = Vec::new();
@@ -296,10 +310,38 @@ impl LandingRepository {
             files.dedup();
             merged.push((status != b"1").then_some(files));
         }
-        match merged.len() == tips.len() {
+        match merged.len() == pairs.len() {
             true => Ok(merged),
             false => Err(WorkspaceError::Stays { why: "git merge-tree did not answer for every commit".to_owned() }),
         }
+    }
+
+    /// The files that the commits of each tip change, without those that `target` has. Merges count for nothing.
+    pub fn changed_files(&self, target: &str, tips: &[String]) -> Result<Vec<BTreeSet<String>>, WorkspaceError> {
+        let run = self.git.run(["log", "-z", "--name-only", "--no-renames", "--format=%x01%H %P", "--stdin"])?;
+        let feed: String = tips.iter().map(|tip| format!("{tip}\n")).chain([format!("^{target}\n")]).collect();
+        let said = run.ok_fed(|to| to.write_all(feed.as_bytes()))?;
+        let mut commits: BTreeMap<String, (Vec<String>, Vec<String>)> = BTreeMap::new();
+        for part in String::from_utf8_lossy(&said).split('\u{1}').filter(|part| !part.is_empty()) {
+            let (head, files) = part.split_once('\0').unwrap_or((part, ""));
+            let mut names = head.split_whitespace().map(str::to_owned);
+            let Some(commit) = names.next() else { continue };
+            let files = files.split('\0').map(|file| file.trim_start_matches('\n'));
+            let files = files.filter(|file| !file.is_empty()).map(str::to_owned).collect();
+            commits.insert(commit, (names.collect(), files));
+        }
+        let mut changed = Vec::new();
+        for tip in tips {
+            let (mut files, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![tip.clone()]);
+            while let Some(commit) = open.pop() {
+                if let Some((parents, own)) = commits.get(&commit).filter(|_| seen.insert(commit.clone())) {
+                    files.extend(own.iter().cloned());
+                    open.extend(parents.iter().cloned());
+                }
+            }
+            changed.push(files);
+        }
+        Ok(changed)
     }
 
     /// What a commit changes since it left `target`.

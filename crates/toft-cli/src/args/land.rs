@@ -9,6 +9,7 @@ Examples:
   toft land tf-a41c                # land this issue's work
   toft land list                   # finished work and what it waits for
   toft land show tf-a41c           # why it was sent back
+  toft land revert tf-a41c         # take it back
 
 A check in the configuration has to pass before the branch moves:
   [land]
@@ -48,6 +49,11 @@ pub(crate) enum LandCommand {
         /// Why
         #[arg(short, long, default_value = "")]
         message: String,
+    },
+    /// Take back what has landed, by another landing that is checked like any other
+    Revert {
+        /// Issue, task or landing
+        id: String,
     },
     /// List checks that failed and passed on the same files
     Flaky,

@@ -25,22 +25,15 @@ pub(super) fn land(app: &App<'_>, args: &Land) -> Done {
     let toft = app.open()?;
     let work = toft.work();
     match &args.command {
-        None if args.dry_run => app.show(&LandForecast(Lander::of(work, true)?.forecast(&args.ids)?)),
-        None => {
-            let mut say = |event: &LandEvent| app.output.progress(&told(event));
-            let summary = Lander::of(work, true)?.land(&args.ids, &mut say)?;
-            app.output.progress("");
-            let red = summary.red.clone();
-            match red {
-                Some(why) => app.show_failed(
-                    &LandDone(summary),
-                    Failure::stopped(
-                        format!("the target does not pass the check without this work: {why}"),
-                        "mend the branch itself, then run toft land again",
-                    ),
-                ),
-                None => app.show(&LandDone(summary)),
-            }
+        None if args.dry_run => app.show(&LandForecast {
+            forecast: Lander::of(work, true)?.forecast(&args.ids)?,
+            unchecked: toft.located().land.check.commands.is_empty(),
+        }),
+        None => land_now(app, &Lander::of(work, true)?, &args.ids),
+        Some(LandCommand::Revert { id }) => {
+            let lander = Lander::of(work, true)?;
+            let queued = lander.revert(id)?;
+            land_now(app, &lander, &[queued.id.to_string()])
         }
         Some(LandCommand::List { all }) => app.show(&LandList(work.landings(&[], if *all { PAST } else { 0 })?)),
         Some(LandCommand::Show { id }) => {
@@ -59,6 +52,19 @@ pub(super) fn land(app: &App<'_>, args: &Land) -> Done {
             app.show(&FlakyChecks(toft.perform(Flaky { repository })?))
         }
     }
+}
+
+/// Lands, and shows what came of it.
+fn land_now(app: &App<'_>, lander: &Lander<'_>, ids: &[String]) -> Done {
+    let mut say = |event: &LandEvent| app.output.progress(&told(event));
+    let summary = lander.land(ids, &mut say)?;
+    app.output.progress("");
+    let Some(why) = summary.red.clone() else { return app.show(&LandDone(summary)) };
+    let failure = Failure::stopped(
+        format!("the target does not pass the check without this work: {why}"),
+        "mend the branch itself, then run toft land again",
+    );
+    app.show_failed(&LandDone(summary), failure)
 }
 
 /// How much finished work of a repository has not landed; nothing where its version control does not land.
@@ -115,7 +121,7 @@ pub(super) fn review(app: &App<'_>, args: &Review) -> Done {
         files,
     };
     let landing = work.act(&toft.located().agent, app.op(), request)?;
-    app.show(&Reviewed { landing, what: if args.approve { "approved" } else { "returned" } })
+    app.show(&Reviewed { landing, what: if args.approve { "approved" } else { "sent back" } })
 }
 
 /// Runs a check for a lander, which sends the order.

@@ -504,8 +504,10 @@ impl SlotLander for RunLander {
             LandEvent::Note { text } => say(SlotEvent::Problem { text: text.clone() }),
             LandEvent::Waiting { .. } | LandEvent::Checking { .. } | LandEvent::Checked { .. } => {}
         })?;
-        if let Some(why) = summary.red {
-            say(SlotEvent::Problem { text: format!("nothing lands: {why}") });
+        if let Some(why) = summary.red.filter(|_| summary.checks > 0) {
+            let why = why.lines().next().unwrap_or_default().to_owned();
+            let text = format!("nothing lands: the target does not pass the check without this work: {why}");
+            say(SlotEvent::Problem { text });
         }
         Ok(SlotLanding::Tried)
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use toft::{
+    id::LandingId,
     land::{Forecast, LandSummary, Unlanded},
     landing::{Landing, LandingState, LandingWait, Verdict},
     verbs::land::ListedLanding,
@@ -12,6 +13,9 @@ use super::{
     page::{Ink, Page, clean},
 };
 
+/// Said where nothing is checked.
+const UNCHECKED: &str =
+    "No check is configured: set `check` in [land] of .toft/config.toml or ~/.config/toft/config.toml.";
 /// How many characters of a commit are shown.
 const SHORT: usize = 10;
 
@@ -53,8 +57,16 @@ fn row(page: &mut Page, entry: &ListedLanding, more: &str) {
 /// What has not landed, and the next step.
 pub(super) fn unlanded(page: &mut Page, unlanded: &Unlanded) {
     if let Some(summary) = unlanded.summary() {
-        let next = if unlanded.finished > 0 { "  (toft land)" } else { "  (toft land list)" };
+        let next = match unlanded {
+            Unlanded { finished: 0, .. } => "  (toft run goes on with it)",
+            Unlanded { finished, review, .. } if finished == review => "  (toft review)",
+            _ => "  (toft land)",
+        };
         page.line(format!("{}{next}", page.ink(Ink::Head, &summary)));
+    }
+    for target in &unlanded.red {
+        let red = format!("{} does not pass the check: nothing lands before it does", clean(target));
+        page.line(format!("{}  (toft land says why)", page.ink(Ink::Bad, &red)));
     }
     for waits in &unlanded.take_up {
         page.line(format!(
@@ -67,7 +79,11 @@ pub(super) fn unlanded(page: &mut Page, unlanded: &Unlanded) {
 }
 
 /// What would land.
-pub(crate) struct LandForecast(pub(crate) Vec<Forecast>);
+pub(crate) struct LandForecast {
+    pub(crate) forecast: Vec<Forecast>,
+    /// No check is configured.
+    pub(crate) unchecked: bool,
+}
 
 impl View for LandForecast {
     fn kind(&self) -> &'static str {
@@ -75,25 +91,38 @@ impl View for LandForecast {
     }
 
     fn json(&self) -> Value {
-        json!(self.0)
+        json!(self.forecast)
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|known| name(&known.entry.landing)).collect()
+        self.forecast.iter().map(|known| name(&known.entry.landing)).collect()
     }
 
     fn text(&self, page: &mut Page) {
-        if self.0.is_empty() {
+        if self.forecast.is_empty() {
             page.line("Nothing is finished and not landed.");
             return;
         }
-        for known in &self.0 {
+        for known in &self.forecast {
             let more = match known.conflicts.as_slice() {
                 [] => String::new(),
-                files => page.ink(Ink::Bad, &format!("conflicts in {}", clean(&files.join(", ")))),
+                files => {
+                    let other = known.against.as_ref().and_then(|id| self.name_of(id));
+                    let other = other.map(|name| format!(" with {name}")).unwrap_or_default();
+                    page.ink(Ink::Bad, &format!("conflicts{other} in {}", clean(&files.join(", "))))
+                }
             };
             row(page, &known.entry, &more);
         }
+        if self.unchecked {
+            page.line(UNCHECKED);
+        }
+    }
+}
+
+impl LandForecast {
+    fn name_of(&self, id: &LandingId) -> Option<String> {
+        self.forecast.iter().find(|known| known.entry.landing.id == *id).map(|known| clean(&name(&known.entry.landing)))
     }
 }
 
@@ -169,7 +198,7 @@ impl View for LandDone {
     }
 
     fn text(&self, page: &mut Page) {
-        let LandSummary { landed, bounced, waiting, checks, unchecked, take_up, .. } = &self.0;
+        let LandSummary { landed, bounced, waiting, checks, unchecked, updated, take_up, .. } = &self.0;
         for landing in landed {
             let id = page.ink(Ink::Id, &clean(&name(landing)));
             let commit = landing.landed.as_ref().map_or("", |landed| commit(&landed.commit));
@@ -183,9 +212,9 @@ impl View for LandDone {
         }
         let left = waiting.iter().filter(|entry| !bounced.iter().any(|landing| landing.id == entry.landing.id));
         left.for_each(|entry| row(page, entry, ""));
-        if landed.is_empty() && bounced.is_empty() && waiting.is_empty() {
+        if landed.is_empty() && bounced.is_empty() && waiting.is_empty() && updated.is_empty() {
             page.line("Nothing is finished and not landed.");
-        } else {
+        } else if !landed.is_empty() || !bounced.is_empty() || !waiting.is_empty() {
             let checks = match checks {
                 0 => String::new(),
                 1 => ", 1 check".to_owned(),
@@ -199,7 +228,10 @@ impl View for LandDone {
             ));
         }
         if *unchecked && !landed.is_empty() {
-            page.line("Nothing was checked: configure [land] check.");
+            page.line(UNCHECKED);
+        }
+        for at in updated {
+            page.line(format!("{} is now at {} in {}", clean(&at.target), commit(&at.commit), clean(&at.dir)));
         }
         for waits in take_up {
             page.line(format!(

@@ -217,15 +217,15 @@ impl View for Trusted {
             });
         }
         if self.commands.is_empty() {
-            page.line("This repository runs no commands when a workspace is created.");
+            page.line("This repository brings no commands.");
             return;
         }
         for command in &self.commands {
             page.line(format!("  {}", clean(command)));
         }
         page.line(match self.trusted {
-            true => "These commands run when a workspace is created. `toft trust --revoke` revokes the trust.",
-            false => "These commands do not run, and no workspace is created, until you run: toft trust --yes",
+            true => "These commands run in new workspaces and in checks. `toft trust --revoke` revokes the trust.",
+            false => "These commands do not run, and nothing that needs them happens, until you run: toft trust --yes",
         });
     }
 }

@@ -33,7 +33,7 @@ pub struct Call {
 }
 
 /// Every verb, in the order of names.
-pub static CALLS: [Call; 76] = [
+pub static CALLS: [Call; 77] = [
     call::<agent::List>(),
     call::<agent::Mine>(),
     call::<agent::Register>(),
@@ -73,6 +73,7 @@ pub static CALLS: [Call; 76] = [
     call::<land::Move>(),
     call::<land::RecordCheck>(),
     call::<land::RecordLanding>(),
+    call::<land::Revert>(),
     call::<land::Review>(),
     call::<land::Verdicts>(),
     call::<list::Request>(),

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, VerbContext, find, replan, send};
+use super::{Verb, VerbContext, find, land, replan, send};
 use crate::{
     change::Write,
     flow::{
@@ -306,6 +306,7 @@ impl Move {
         )?;
         if self.to == Step::Abandon {
             cancel_open(work, &workflow)?;
+            land::withdraw_all(work, &workflow.id)?;
         }
         requeue(work, &workflow)?;
         conclude(work, &workflow.id)

@@ -210,7 +210,7 @@ impl Verb for WhyStarted {
         if holder.is_some() {
             return Ok(Some(IssueReason::Running { workflow: id }));
         }
-        let tasks = TaskQuery { workflow: Some(workflow.id), ..TaskQuery::default() };
+        let tasks = TaskQuery { workflow: Some(workflow.id.clone()), ..TaskQuery::default() };
         let (mut waits_for, mut blocked) = (Vec::new(), Vec::new());
         for task in work.tx.tasks(&tasks)?.into_iter().filter(|task| task.state.status.open()) {
             let reasons = ready::why(work, &task)?;
@@ -223,6 +223,9 @@ impl Verb for WhyStarted {
             let inner = reasons.iter().any(|reason| matches!(reason, Reason::Blocked { .. }));
             let list = if inner { &mut blocked } else { &mut waits_for };
             list.extend(reasons.iter().map(ToString::to_string));
+        }
+        if workflow.unlanded > 0 && waits_for.is_empty() && blocked.is_empty() {
+            waits_for.push("its work is finished and has not landed (toft land)".to_owned());
         }
         let waits_for = if waits_for.is_empty() { blocked } else { waits_for };
         Ok((!waits_for.is_empty()).then_some(IssueReason::Started { workflow: id, waits_for }))

@@ -289,6 +289,10 @@ fn judge(work: &mut VerbContext<'_>, events: &[Event], redo: bool) -> VerbResult
             not("another agent may hold it; claim it again with toft claim")
         }
         "task.waiting" | "task.answered" => not("others may have acted on it; toft answer, toft agent send"),
+        "land.landed" => not("it is in the target; toft land revert takes it back"),
+        "land.bounced" | "land.approved" | "land.queued" | "land.withdrawn" => {
+            not("toft land and toft review go on from here")
+        }
         "message.sent" => not("it may have been read; send another"),
         "ledger.imported" => not("it was merged with existing issues; toft delete deletes single issues"),
         _ => not("this operation cannot be undone"),

@@ -34,6 +34,7 @@ fn landing(id: &str, n: i64, state: LandingState) -> Landing {
         priority: 1,
         state,
         approval: Some(WorkApproval { by: "ana".into(), tip: "abc".into(), at: at(3) }),
+        reverts: Some(LandingId::known("ln_8")),
         bounces: vec![Bounce {
             reason: BounceReason::Conflict,
             at: at(2),
@@ -43,7 +44,13 @@ fn landing(id: &str, n: i64, state: LandingState) -> Landing {
             files: vec!["a b".into()],
             against: vec![LandingId::known("ln_9")],
         }],
-        landed: Some(LandedAs { commit: "fed".into(), at: at(4), by: "ana".into(), checked: Some("c".into()) }),
+        landed: Some(LandedAs {
+            commit: "fed".into(),
+            before: "ef".into(),
+            at: at(4),
+            by: "ana".into(),
+            checked: Some("c".into()),
+        }),
         created: at(n),
         updated: at(5),
     }

@@ -6,6 +6,7 @@ mod settle;
 
 pub use check::{Flaky, RecordCheck, Verdicts};
 pub use review::Review;
+pub(super) use settle::withdraw_all;
 pub use settle::{BounceLanding, Move, RecordLanding, Step};
 
 use std::collections::BTreeMap;
@@ -19,9 +20,10 @@ use crate::{
     change::Write,
     flow::{DependencyKind, Task},
     id::LandingId,
-    landing::{Landing, LandingOffer, LandingState, LandingWait, order},
+    landing::{Landing, LandingOffer, LandingState, LandingWait, Reviewer, order},
     refusal::{Refusal, VerbResult},
     repository::Scope,
+    rights::{self, Action},
     store::{Access, LandingQuery},
 };
 
@@ -52,6 +54,7 @@ pub(super) fn offer(work: &mut VerbContext<'_>, task: &Task, offer: LandingOffer
         priority: task.spec.priority,
         state: LandingState::Queued,
         approval: known.as_ref().and_then(|known| known.approval.clone()),
+        reverts: None,
         bounces: known.as_ref().map(|known| known.bounces.clone()).unwrap_or_default(),
         landed: None,
         created: known.map_or(now, |known| known.created),
@@ -61,9 +64,59 @@ pub(super) fn offer(work: &mut VerbContext<'_>, task: &Task, offer: LandingOffer
         workflow.unlanded += 1;
         work.tx.write_derived(&[Write::Workflow(workflow)])?;
     }
-    let detail = json!({ "task": task.id, "tip": landing.offer.tip, "target": landing.offer.target });
-    work.record(id.as_str(), "land.queued", detail, vec![Write::Landing(landing.clone())])?;
+    let detail =
+        json!({ "landing": landing.id, "task": task.id, "tip": landing.offer.tip, "target": landing.offer.target });
+    work.record(landing.entity(), "land.queued", detail, vec![Write::Landing(landing.clone())])?;
     Ok(Some(landing))
+}
+
+/// Offer a commit that takes a landing back.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LandRevert")]
+pub struct Revert {
+    /// The landing to take back.
+    pub landing: LandingId,
+    /// The commit that does, on top of the target.
+    pub tip: String,
+}
+
+impl Verb for Revert {
+    type Outcome = Landing;
+    const NAME: &'static str = "land.revert";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
+        rights::require(work, Action::Land)?;
+        let landed = find_landing(work, self.landing.as_str())?;
+        if landed.state != LandingState::Landed {
+            let (id, state) = (landed.id.to_string(), landed.state.as_str().to_owned());
+            return Err(
+                Refusal::WrongState { id, state, wanted: "only what has landed can be taken back".into() }.into()
+            );
+        }
+        let now = work.now.wall;
+        let offer =
+            LandingOffer { tip: self.tip, closes: false, workspace: None, branch: None, ..landed.offer.clone() };
+        let landing = Landing {
+            id: LandingId::generate(work.ids),
+            title: format!("Revert: {}", landed.title),
+            task: None,
+            workflow: None,
+            author: work.actor.to_owned(),
+            offer: LandingOffer { review: Reviewer::None, ..offer },
+            state: LandingState::Queued,
+            approval: None,
+            reverts: Some(landed.id.clone()),
+            bounces: Vec::new(),
+            landed: None,
+            created: now,
+            updated: now,
+            ..landed
+        };
+        let detail = json!({ "landing": landing.id, "reverts": landing.reverts, "tip": landing.offer.tip });
+        work.record(landing.entity(), "land.queued", detail, vec![Write::Landing(landing.clone())])?;
+        Ok(landing)
+    }
 }
 
 /// The landing that `text` names: by its id, or by its task, workspace or issue.

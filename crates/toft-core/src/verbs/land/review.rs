@@ -77,8 +77,8 @@ impl Verb for Review {
         let approval = WorkApproval { by: work.actor.to_owned(), tip: landing.offer.tip.clone(), at: work.now.wall };
         landing.approval = Some(approval);
         landing.updated = work.now.wall;
-        let detail = json!({ "tip": landing.offer.tip, "message": self.message });
-        work.record(landing.id.as_str(), "land.approved", detail, vec![Write::Landing(landing.clone())])?;
+        let detail = json!({ "landing": landing.id, "tip": landing.offer.tip, "message": self.message });
+        work.record(landing.entity(), "land.approved", detail, vec![Write::Landing(landing.clone())])?;
         Ok(landing)
     }
 }

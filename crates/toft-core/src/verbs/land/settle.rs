@@ -9,12 +9,12 @@ use crate::{
     change::Write,
     flow::{TaskStatus, Workflow, WorkflowStatus, conclude, place_in_queue},
     gate::{Gate, GateKind},
-    id::{GateId, LandingId},
-    landing::{Bounce, BounceReason, LandedAs, Landing, LandingState, Verdict},
+    id::{GateId, LandingId, WorkflowId},
+    landing::{Bounce, BounceReason, LandedAs, Landing, LandingOffer, LandingState, Verdict},
     message::{Address, HUMAN, MessageKind},
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
-    store::Access,
+    store::{Access, TaskQuery},
     verbs::{flow::revive, replan::recount_dependents, send},
 };
 
@@ -27,7 +27,10 @@ pub struct RecordLanding {
     pub tip: String,
     /// The commit of the target that has it.
     pub commit: String,
-    /// That commit's tree.
+    /// The commit of the target before it.
+    #[serde(default)]
+    pub before: String,
+    /// The tree of the target that was checked.
     pub tree: String,
     /// A digest of the commands that checked it; absent if there is no check, or if it was merged without toft.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,11 +63,16 @@ impl Verb for RecordLanding {
         let waited = landing.state == LandingState::Queued;
         landing.state = LandingState::Landed;
         landing.updated = work.now.wall;
-        landing.landed =
-            Some(LandedAs { commit: self.commit, at: work.now.wall, by: work.actor.to_owned(), checked: self.check });
+        landing.landed = Some(LandedAs {
+            commit: self.commit,
+            before: self.before,
+            at: work.now.wall,
+            by: work.actor.to_owned(),
+            checked: self.check,
+        });
         let detail =
             json!({ "commit": landing.landed.as_ref().map(|landed| &landed.commit), "target": landing.offer.target });
-        work.record(landing.id.as_str(), "land.landed", detail, vec![Write::Landing(landing.clone())])?;
+        work.record(landing.entity(), "land.landed", detail, vec![Write::Landing(landing.clone())])?;
         if waited && landing.offer.closes {
             no_longer_awaited(work, &landing)?;
         }
@@ -123,13 +131,13 @@ impl Verb for BounceLanding {
 /// Opens the task of a landing again. Two bounces for the same reason ask a person first.
 pub(super) fn send_back(work: &mut VerbContext<'_>, mut landing: Landing, bounce: Bounce) -> VerbResult<Landing> {
     let asks = landing.asks_after(bounce.reason);
-    let detail = json!({ "reason": bounce.reason, "message": bounce.message, "asks": asks });
+    let detail = json!({ "landing": landing.id, "reason": bounce.reason, "message": bounce.message, "asks": asks });
     let message = bounce.message.clone();
     landing.bounces.push(bounce);
     landing.state = LandingState::Bounced;
     landing.approval = None;
     landing.updated = work.now.wall;
-    work.record(landing.id.as_str(), "land.bounced", detail, vec![Write::Landing(landing.clone())])?;
+    work.record(landing.entity(), "land.bounced", detail, vec![Write::Landing(landing.clone())])?;
     let Some(task) = landing.task.clone() else { return Ok(landing) };
     let Some(mut task) = work.tx.task(&task)?.filter(|task| task.state.status == TaskStatus::Done) else {
         return Ok(landing);
@@ -181,6 +189,20 @@ fn reopen(work: &mut VerbContext<'_>, workflow: &mut Workflow) -> VerbResult<boo
     })
 }
 
+/// Withdraws the work of a workflow that was abandoned.
+pub(in crate::verbs) fn withdraw_all(work: &mut VerbContext<'_>, workflow: &WorkflowId) -> VerbResult<()> {
+    for task in work.tx.tasks(&TaskQuery { workflow: Some(workflow.clone()), ..TaskQuery::default() })? {
+        let landing = work.tx.landing(&Landing::id_of(&task.id))?;
+        if let Some(landing) = landing.filter(|landing| landing.state.live()) {
+            let offer = LandingOffer { closes: false, ..landing.offer.clone() };
+            let landing = Landing { state: LandingState::Withdrawn, offer, updated: work.now.wall, ..landing };
+            let detail = json!({ "landing": landing.id, "reason": "its workflow was abandoned" });
+            work.record_system(landing.entity(), "land.withdrawn", detail, vec![Write::Landing(landing.clone())])?;
+        }
+    }
+    Ok(())
+}
+
 /// What becomes of finished work by decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -212,7 +234,7 @@ impl Verb for Move {
         rights::require(work, Action::Land)?;
         let mut landing = find_landing(work, &self.id)?;
         let fits = match self.to {
-            Step::Withdraw => landing.state == LandingState::Queued,
+            Step::Withdraw => landing.state.live(),
             Step::Queue => landing.state == LandingState::Withdrawn,
         };
         if !fits {
@@ -223,13 +245,14 @@ impl Verb for Move {
             let (id, state) = (landing.id.to_string(), landing.state.as_str().to_owned());
             return Err(Refusal::WrongState { id, state, wanted: wanted.into() }.into());
         }
+        let waited = landing.state == LandingState::Queued;
         landing.updated = work.now.wall;
-        let detail = json!({ "reason": self.reason });
+        let detail = json!({ "landing": landing.id, "reason": self.reason });
         match self.to {
             Step::Withdraw => {
                 landing.state = LandingState::Withdrawn;
-                work.record(landing.id.as_str(), "land.withdrawn", detail, vec![Write::Landing(landing.clone())])?;
-                if landing.offer.closes {
+                work.record(landing.entity(), "land.withdrawn", detail, vec![Write::Landing(landing.clone())])?;
+                if waited && landing.offer.closes {
                     no_longer_awaited(work, &landing)?;
                 }
                 // Its issue was closed with it; if it lands after all, nothing is left to close.
@@ -238,7 +261,7 @@ impl Verb for Move {
             }
             Step::Queue => {
                 landing.state = LandingState::Queued;
-                work.record(landing.id.as_str(), "land.queued", detail, vec![Write::Landing(landing.clone())])?;
+                work.record(landing.entity(), "land.queued", detail, vec![Write::Landing(landing.clone())])?;
             }
         }
         Ok(landing)
