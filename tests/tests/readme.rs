@@ -25,6 +25,8 @@ fn steps(text: &str) -> Vec<Step> {
             None => {
                 if let Some(command) = line.strip_prefix("$ ") {
                     steps.push(Step { command: command.into(), code: 0, lines: vec![] });
+                } else if let (Some(more), Some(step)) = (line.strip_prefix("> "), steps.last_mut()) {
+                    step.command.push_str(&format!("\n{more}"));
                 } else if let (Some(code), Some(step)) = (line.strip_prefix("? "), steps.last_mut()) {
                     step.code = code.parse().unwrap();
                 } else if let Some(step) = steps.last_mut() {
@@ -58,6 +60,7 @@ fn matches(pattern: &str, line: &str) -> bool {
 fn typing() -> Home {
     let mut home = Home::new();
     home.show_short_ids();
+    home.until_landed();
     home
 }
 
@@ -138,6 +141,11 @@ fn the_guide_to_sharing_really_runs() {
 #[test]
 fn the_guide_to_contributing_really_runs() {
     is_typed("docs/guides/contributing.md", &Home::new());
+}
+
+#[test]
+fn the_guide_to_landing_really_runs() {
+    is_typed("docs/guides/landing.md", &typing());
 }
 
 #[test]

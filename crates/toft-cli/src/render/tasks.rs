@@ -304,6 +304,9 @@ impl View for Finished {
         } else if task.state.open_blockers > 0 {
             page.line(format!("  waits for other tasks: toft show {name} --why"));
         }
+        if self.outcome.landing.as_ref().is_some_and(|landing| landing.offer.closes) && issue.is_some() {
+            page.line("  its issue is closed when the commits have landed: toft land");
+        }
         if !self.outcome.unblocked.is_empty() {
             let ids: Vec<_> = self.outcome.unblocked.iter().map(ToString::to_string).collect();
             page.line(format!("  unblocked {}", ids.join(", ")));
