@@ -32,6 +32,9 @@ git add -A; test -e "$(git rev-parse --git-path MERGE_HEAD)" || ! git diff --cac
 git commit -q -m "do $title"
 "#;
 
+/// Configuration with a check, and a file in which both sides are kept.
+pub const CHECKED: &str = "[land]\ncheck = [\"sh check.sh\"]\nunion = [\"CHANGELOG.md\"]\n";
+
 impl Yard {
     /// With this configuration of the user, and a check that refuses two services on one port.
     pub fn new(config: &str) -> Self {

@@ -241,7 +241,14 @@ impl Verdict {
     /// Whether the tree is to blame: two runs failed, and none passed.
     #[must_use]
     pub fn failed(&self) -> bool {
-        !self.passed() && self.runs.len() > 1
+        self.failures_since(Timestamp(0)) > 1
+    }
+
+    /// Number of runs since a time that failed; 0 if any run passed. What failed long ago may have had other reasons.
+    #[must_use]
+    pub fn failures_since(&self, since: Timestamp) -> usize {
+        let failed = self.runs.iter().filter(|run| run.at >= since).count();
+        if self.passed() { 0 } else { failed }
     }
 
     /// Whether runs on the same tree came to different results.

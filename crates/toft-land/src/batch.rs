@@ -4,7 +4,7 @@ use toft_core::{
     landing::{BounceReason, LandingState},
     verbs::land::ListedLanding,
 };
-use toft_session::error::Error;
+use toft_session::{error::Error, land::LandHow};
 use toft_vcs::landing::CandidateCommit;
 
 use crate::{
@@ -51,7 +51,12 @@ impl Lander<'_> {
         let found = self.repository.landed_in(base)?;
         let mut any = false;
         for ListedLanding { landing, .. } in entries {
-            if let Some(commit) = found.get(&(landing.id.to_string(), landing.offer.tip.clone())) {
+            let found = found.get(&(landing.id.to_string(), landing.offer.tip.clone()));
+            // Anybody can write a trailer; what was merged is in the history.
+            let merges = self.rules.how == LandHow::Merge;
+            if let Some(commit) = found
+                && (!merges || self.repository.contains(&landing.offer.tip, base)?)
+            {
                 let candidate = CandidateCommit { commit: commit.clone(), tree: self.repository.tree(commit)? };
                 let known = self.verdicts(vec![candidate.tree.clone()])?;
                 let passed = known.get(&candidate.tree).is_some_and(toft_core::landing::Verdict::passed);
@@ -73,7 +78,8 @@ impl Lander<'_> {
     ) -> Result<LandRound, Error> {
         let batches: Vec<&[Stacked]> = stacked.chunks(self.rules.batch).collect();
         let ends = batches.iter().filter_map(|batch| batch.last());
-        let known = self.verdicts(ends.map(|end| end.candidate.tree.clone()).collect())?;
+        let mut known = self.verdicts(ends.map(|end| end.candidate.tree.clone()).collect())?;
+        known.retain(|_, verdict| verdict.passed() || verdict.failures_since(journal.begun) > 0);
         let mut open: Vec<ToCheck<'_>> = Vec::new();
         for batch in &batches {
             if let Some(end) = batch.last().filter(|end| !known.contains_key(&end.candidate.tree)) {
@@ -140,7 +146,14 @@ impl Lander<'_> {
         } else {
             let before = CandidateCommit { commit: base.to_owned(), tree: self.repository.tree(base)? };
             let alone = ToCheck { candidate: &before, landings: Vec::new() };
-            let (green, why) = self.passes(&alone, true, journal)?;
+            // Where nothing has passed yet, the reason may be outside of the repository.
+            if !journal.passed {
+                self.check_all(std::slice::from_ref(&alone), journal)?;
+            }
+            let (green, why) = match journal.passed {
+                true => self.passes(&alone, true, journal)?,
+                false => (false, said.clone()),
+            };
             if !green {
                 journal.summary.red = Some(why);
                 return Ok(LandRound::Over);

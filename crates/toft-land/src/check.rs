@@ -42,7 +42,8 @@ impl Lander<'_> {
                 if verdict.passed() {
                     return Ok((true, String::new()));
                 }
-                if verdict.failed() || !blames {
+                let failures = verdict.failures_since(journal.begun);
+                if failures > 1 || failures == 1 && !blames {
                     return Ok((false, said.unwrap_or_default()));
                 }
             }
@@ -52,7 +53,7 @@ impl Lander<'_> {
 
     /// Runs the check on each of these side by side, and records the results.
     pub(crate) fn check_all(&self, checks: &[ToCheck<'_>], journal: &mut Journal<'_>) -> Result<(), Error> {
-        let dir = self.work.checks_dir()?;
+        let dir = self.work.checks_dir(&journal.target)?;
         let mut orders = Vec::new();
         for (slot, check) in checks.iter().enumerate() {
             let place = dir.join(slot.to_string());
@@ -77,11 +78,19 @@ impl Lander<'_> {
         });
         let Some(repository) = self.work.session().located().repository.clone() else { return Ok(()) };
         for ((check, order), end) in checks.iter().zip(&orders).zip(ends) {
-            let CheckEnd { passed, ms, message, stopped } = end?;
+            // A check that ends its own parent has failed.
+            let end = end.unwrap_or_else(|error| CheckEnd {
+                passed: false,
+                ms: 0,
+                message: error.to_string(),
+                stopped: false,
+            });
+            let CheckEnd { passed, ms, message, stopped } = end;
             if stopped {
                 return Err(Error::RunnerStopped);
             }
             journal.summary.checks += 1;
+            journal.passed |= passed;
             journal.say(&LandEvent::Checked { passed, ms, landings: check.landings.clone() });
             let request = RecordCheck {
                 repository: repository.clone(),

@@ -25,7 +25,8 @@ use serde::Serialize;
 use toft_core::{
     id::LandingId,
     landing::{BounceReason, Landing, LandingState, LandingWait},
-    verbs::land::{ListedLanding, Move, Step},
+    time::Timestamp,
+    verbs::land::{Begin, ListedLanding, Move, Step},
 };
 use toft_session::{error::Error, land::LandRules};
 use toft_vcs::{Checkout, RepoLock, landing::LandingRepository, workspace::WorkspaceError};
@@ -63,6 +64,9 @@ pub struct LandSummary {
     pub waiting: Vec<ListedLanding>,
     /// Number of checks that ran.
     pub checks: usize,
+    /// What a person should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The target does not pass the check without any of this work: nothing lands before it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub red: Option<String>,
@@ -160,6 +164,12 @@ pub struct Lander<'w> {
 /// What a lander has done so far, and whom it tells.
 struct Journal<'a> {
     summary: LandSummary,
+    /// When it began, on the store's clock: older failures of checks are not believed.
+    begun: Timestamp,
+    /// A check has passed since.
+    passed: bool,
+    /// The target that it works on.
+    target: String,
     say: &'a mut dyn FnMut(&LandEvent),
 }
 
@@ -305,10 +315,19 @@ impl<'w> Lander<'w> {
             }
         }
         let summary = LandSummary { unchecked: self.rules.check.commands.is_empty(), ..LandSummary::default() };
-        let mut journal = Journal { summary, say };
+        let begun = self.work.act(self.actor(), None, Begin {})?;
+        let mut journal = Journal { summary, begun, passed: false, target: String::new(), say };
         let mut done = BTreeSet::new();
         while let Some(target) = self.next_target(ids, &done)? {
             let lock = self.lock(&target, &mut journal)?;
+            journal.target.clone_from(&target);
+            if self.repository.commit(&target)?.is_none() {
+                let text = format!("there is no branch {target} here; `into` in [land] names the one to land in");
+                journal.say(&LandEvent::Note { text: text.clone() });
+                journal.summary.notes.push(text);
+                done.insert(target);
+                continue;
+            }
             while let LandRound::Again = self.round(&target, ids, &mut journal)? {}
             self.take_up(&target, &mut journal)?;
             drop(lock);
@@ -316,6 +335,9 @@ impl<'w> Lander<'w> {
         }
         for target in self.waiting_targets(&done)? {
             let _lock = self.lock(&target, &mut journal)?;
+            journal.target.clone_from(&target);
+            // It may have moved on while a result waited.
+            while let LandRound::Again = self.round(&target, &[], &mut journal)? {}
             self.take_up(&target, &mut journal)?;
         }
         let named = self.work.landings(ids, 0)?;

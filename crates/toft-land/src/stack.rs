@@ -42,7 +42,7 @@ impl Lander<'_> {
             if stack.stacked.len() >= most {
                 break;
             }
-            let changes = match self.inspect(base, landing)? {
+            let changes = match self.inspect(base, landing).unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(changes) => changes,
                 Err(why) => {
                     self.bounce(landing, base, BounceReason::Policy, why, Vec::new(), journal)?;
@@ -55,9 +55,20 @@ impl Lander<'_> {
             let bounced = || {
                 let bounced = all.iter().filter(|entry| entry.landing.state == LandingState::Bounced);
                 let sent = journal.summary.bounced.iter().map(|landing| (landing, false));
+                let bounced = bounced.filter(|entry| entry.mending);
                 bounced.map(|entry| (&entry.landing, entry.held)).chain(sent).collect::<Vec<_>>()
             };
-            match self.candidate(&top.commit, landing)? {
+            let merged = match self.candidate(&top.commit, landing) {
+                Ok(merged) => merged,
+                // One piece of work that cannot be merged does not stop the others.
+                Err(error) => {
+                    let why = format!("It cannot be merged: {error}");
+                    self.bounce(landing, base, BounceReason::Policy, why, Vec::new(), journal)?;
+                    stack.changed = true;
+                    continue;
+                }
+            };
+            match merged {
                 Merged::Clean(candidate) if candidate.tree == top.tree => {
                     // Its change is in the target, however it got there.
                     if stack.stacked.is_empty() {

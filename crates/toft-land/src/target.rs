@@ -102,7 +102,7 @@ impl Lander<'_> {
             Merged::Nothing => return Ok(LandRound::Over),
             Merged::Conflict(files) => {
                 journal.summary.red = Some(format!(
-                    "{target} moved on and conflicts with what landed in {}: {}. Merge it: git merge {}",
+                    "{target} moved on, and conflicts with what waits in {} in {}: merge it with git merge {}",
                     landed_ref(target),
                     files.join(", "),
                     landed_ref(target)
@@ -127,7 +127,14 @@ impl Lander<'_> {
         let recent = List { scope: self.work.session().scope(), past: 20, ..List::default() };
         let recent = self.work.session().perform(recent)?;
         let targets: BTreeSet<String> = recent.into_iter().map(|entry| entry.landing.offer.target).collect();
-        Ok(targets.into_iter().filter(|target| !done.contains(target)).collect())
+        let mut waiting = Vec::new();
+        for target in targets.into_iter().filter(|target| !done.contains(target)) {
+            // A branch that is gone waits for nothing.
+            if self.repository.commit(&target)?.is_some() {
+                waiting.push(target);
+            }
+        }
+        Ok(waiting)
     }
 
     /// Updates checkouts of the target to the result that waits for it, where that is allowed and nothing is in the way.
@@ -150,6 +157,10 @@ impl Lander<'_> {
             why,
             command: command.clone(),
         };
+        if at.rebasing {
+            journal.summary.take_up.push(waits(format!("{target} is being rebased there")));
+            return Ok(());
+        }
         if !self.may_update(at) {
             journal.summary.take_up.push(waits(format!("{target} is checked out there")));
             return Ok(());
@@ -171,6 +182,11 @@ impl Lander<'_> {
     /// The result that waits for a target that is checked out.
     pub(crate) fn waits_for_checkout(&self, target: &str) -> Result<Option<TakeUp>, Error> {
         let Some((newest, own)) = self.repository.newest(target)? else { return Ok(None) };
+        if self.repository.diverged(target)?.is_some() {
+            let why = format!("{target} moved on since");
+            let dir = self.checkout.root.display().to_string();
+            return Ok(Some(TakeUp { target: target.to_owned(), dir, why, command: "toft land".into() }));
+        }
         if newest == own {
             return Ok(None);
         }

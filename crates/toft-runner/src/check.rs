@@ -114,6 +114,8 @@ pub fn perform_check(mask: &Mask) -> Result<CheckEnd, Error> {
     io::stdin().lock().read_line(&mut line).map_err(failed("read", pipe))?;
     let order: CheckOrder =
         serde_json::from_str(&line).map_err(|error| failed("read", pipe)(io::Error::other(error)))?;
+    // What an earlier check left, because its process was killed.
+    processes::end_stragglers(&[mark(&order.dir)]);
     let stop = Arc::new(AtomicBool::new(false));
     let gone = Arc::clone(&stop);
     thread::spawn(move || {
@@ -137,6 +139,11 @@ pub fn perform_check(mask: &Mask) -> Result<CheckEnd, Error> {
         }
     }
     Ok(CheckEnd { passed: true, ms: millis(begun), message: String::new(), stopped: false })
+}
+
+/// The mark of every process that a check in a directory starts.
+fn mark(dir: &Path) -> String {
+    format!("check-{}", &blake3::hash(dir.as_os_str().as_encoded_bytes()).to_hex()[..16])
 }
 
 fn millis(since: Instant) -> u64 {
@@ -164,7 +171,11 @@ impl CheckedCommand<'_> {
             dir: self.dir,
             stdin: nothing,
             // A check that loses its `.git` is in no repository.
-            variables: vec![("GIT_CEILING_DIRECTORIES".into(), above), ("CI".into(), "true".into())],
+            variables: vec![
+                ("GIT_CEILING_DIRECTORIES".into(), above),
+                ("CI".into(), "true".into()),
+                ("TOFT_ATTEMPT".into(), mark(self.dir)),
+            ],
         };
         let activity = Activity::default();
         let begun = |cause| Error::Start { command: self.command.to_owned(), cause };

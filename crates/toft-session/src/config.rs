@@ -422,11 +422,13 @@ impl Settings {
     /// Reads how work is verified and landed.
     fn read_land(&mut self, file: &ConfigFile, from: From) -> Result<(), String> {
         let own = from == From::User;
-        if let Some(commands) = &file.verify.commands {
+        // An empty list in a repository does not switch off what the user wrote.
+        let counts = |commands: &&Vec<String>| own || !commands.is_empty();
+        if let Some(commands) = file.verify.commands.as_ref().filter(counts) {
             self.verify = ConfiguredCommands { commands: commands.clone(), own };
         }
         let (rules, section) = (&mut self.land, &file.land);
-        if let Some(commands) = &section.check {
+        if let Some(commands) = section.check.as_ref().filter(counts) {
             rules.check = ConfiguredCommands { commands: commands.clone(), own };
         }
         if let Some(into) = &section.into {

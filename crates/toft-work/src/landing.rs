@@ -23,6 +23,7 @@ use toft_session::{error::Error, land::CloseRule};
 use toft_vcs::{
     Vcs,
     landing::{LandingRepository, landed_ref},
+    workspace::WorkspaceBackend,
 };
 
 use crate::Work;
@@ -52,18 +53,21 @@ impl Work<'_> {
         let target =
             match rules.into.clone().or_else(|| workspace.as_ref().and_then(|workspace| workspace.onto.clone())) {
                 Some(target) => target,
-                None => match toft_vcs::workspace::WorkspaceBackend::of(checkout).start(None)?.onto {
+                None => match WorkspaceBackend::of(checkout).start(None)?.onto.or(repository.default_branch()?) {
                     Some(target) => target,
-                    None => return Ok(None),
+                    None => {
+                        self.note("no branch to land in was found; `into` in [land] names one".to_owned());
+                        return Ok(None);
+                    }
                 },
             };
-        let Some((newest, _)) = repository.newest(&target)? else { return Ok(None) };
+        let newest = repository.newest(&target)?.map(|(newest, _)| newest);
         let clone = workspace.as_ref().filter(|workspace| workspace.kind == WorkspaceKind::Clone);
         let name = Landing::id_of(task);
         match clone {
             Some(clone) => repository.pin_from(Path::new(&clone.path), name.as_str(), commit)?,
             None => {
-                if repository.contains(commit, &newest)? {
+                if newest.is_some_and(|newest| repository.contains(commit, &newest).unwrap_or(false)) {
                     return Ok(None);
                 }
                 repository.pin(name.as_str(), commit)?;
@@ -106,7 +110,9 @@ impl Work<'_> {
         let here = self.located().checkout.as_ref().map(|checkout| checkout.common_dir.display().to_string());
         for entry in &mut listed {
             let offer = &entry.landing.offer;
-            let elsewhere = offer.host != self.machine().disks() || Some(&offer.clone) != here.as_ref();
+            // A repository that was moved is where it is now.
+            let other = Some(&offer.clone) != here.as_ref() && Path::new(&offer.clone).exists();
+            let elsewhere = offer.host != self.machine().disks() || other;
             if elsewhere && entry.landing.state == LandingState::Queued {
                 let (host, clone) = (offer.host.clone(), offer.clone.clone());
                 entry.waits = Some(LandingWait::Elsewhere { host, clone });
@@ -132,13 +138,14 @@ impl Work<'_> {
         }
     }
 
-    /// Where checks of this repository run.
-    pub fn checks_dir(&self) -> Result<PathBuf, Error> {
+    /// Where checks for a target of this repository run.
+    pub fn checks_dir(&self, target: &str) -> Result<PathBuf, Error> {
         let located = self.located();
         let Some(checkout) = &located.checkout else {
             return Err(Refusal::Invalid { field: "dir".into(), problem: "this is no repository".into() }.into());
         };
         let word = blake3::hash(checkout.common_dir.display().to_string().as_bytes()).to_hex()[..12].to_owned();
-        Ok(toft_session::config::data_home().join("checks").join(format!("{}-{word}", checkout.name())))
+        let repository = format!("{}-{word}", checkout.name());
+        Ok(toft_session::config::data_home().join("checks").join(repository).join(target.replace('/', "%")))
     }
 }

@@ -15,7 +15,7 @@ use super::{App, Done};
 use crate::{
     args::{Land, LandCommand, Review},
     exit::Failure,
-    render::{FlakyChecks, LandDone, LandForecast, LandList, LandShown, Reviewed},
+    render::{FlakyChecks, LandDone, LandForecast, LandList, LandShown, ReviewShown, Reviewed},
 };
 
 /// How many landings of the past `toft land list --all` shows.
@@ -61,8 +61,8 @@ fn land_now(app: &App<'_>, lander: &Lander<'_>, ids: &[String]) -> Done {
     app.output.progress("");
     let Some(why) = summary.red.clone() else { return app.show(&LandDone(summary)) };
     let failure = Failure::stopped(
-        format!("the target does not pass the check without this work: {why}"),
-        "mend the branch itself, then run toft land again",
+        format!("nothing lands before the target itself is mended: {why}"),
+        "mend the branch, then run toft land again",
     );
     app.show_failed(&LandDone(summary), failure)
 }
@@ -96,14 +96,13 @@ pub(super) fn review(app: &App<'_>, args: &Review) -> Done {
         return app.show(&LandList(waiting));
     };
     if !args.approve && !args.send_back {
-        let entry = work.landings(std::slice::from_ref(id), 0)?.into_iter().next();
-        if let Some(entry) = &entry {
-            app.show(&LandShown(entry.clone()))?;
-        }
-        let all = toft.workspaces()?;
-        let workspace = all.open(&all.named(Some(id))?)?;
-        let diff = all.diff(&workspace, false)?;
-        return app.show(&crate::render::DiffShown { workspace, diff, stat: false });
+        let found = work.landings(std::slice::from_ref(id), 0)?.into_iter().next();
+        let missing = || Failure::invalid(format!("{id} has no finished work"), "toft review lists what waits");
+        let entry = found.ok_or_else(missing)?;
+        let Some(repository) = work.landing_repository()? else { return app.show(&LandShown(entry)) };
+        let (target, tip) = (&entry.landing.offer.target, &entry.landing.offer.tip);
+        let diff = repository.diff(target, tip).map_err(toft::Error::from)?;
+        return app.show(&ReviewShown { diff: String::from_utf8_lossy(&diff).into_owned(), entry });
     }
     let comments: Vec<(String, String)> = args.at.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
     let mut message = args.message.clone().unwrap_or_default();

@@ -506,7 +506,7 @@ impl SlotLander for RunLander {
         })?;
         if let Some(why) = summary.red.filter(|_| summary.checks > 0) {
             let why = why.lines().next().unwrap_or_default().to_owned();
-            let text = format!("nothing lands: the target does not pass the check without this work: {why}");
+            let text = format!("nothing lands before the target itself is mended: {why}");
             say(SlotEvent::Problem { text });
         }
         Ok(SlotLanding::Tried)

@@ -94,18 +94,23 @@ impl View for DiffShown {
             page.line(format!("{count}, +{added} -{removed} since {}", base(&self.workspace)));
             return;
         }
-        for line in self.diff.lines() {
-            let ink = match line.as_bytes().first() {
-                Some(b'd') if line.starts_with("diff --git ") => Some(Ink::Head),
-                Some(b'@') => Some(Ink::Id),
-                Some(b'+') => Some(Ink::Good),
-                Some(b'-') => Some(Ink::Bad),
-                _ => None,
-            };
-            // An agent wrote it; a tab is one all the same.
-            let line = line.split('\t').map(clean).collect::<Vec<_>>().join("\t");
-            page.line(ink.map_or(line.clone(), |ink| page.ink(ink, &line)));
-        }
+        lines(page, &self.diff);
+    }
+}
+
+/// The lines of a diff.
+pub(super) fn lines(page: &mut Page, diff: &str) {
+    for line in diff.lines() {
+        let ink = match line.as_bytes().first() {
+            Some(b'd') if line.starts_with("diff --git ") => Some(Ink::Head),
+            Some(b'@') => Some(Ink::Id),
+            Some(b'+') => Some(Ink::Good),
+            Some(b'-') => Some(Ink::Bad),
+            _ => None,
+        };
+        // An agent wrote it; a tab is one all the same.
+        let line = line.split('\t').map(clean).collect::<Vec<_>>().join("\t");
+        page.line(ink.map_or(line.clone(), |ink| page.ink(ink, &line)));
     }
 }
 

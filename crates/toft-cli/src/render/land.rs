@@ -181,6 +181,33 @@ impl View for LandShown {
     }
 }
 
+/// Finished work for a reviewer: what it is, and its diff.
+pub(crate) struct ReviewShown {
+    pub(crate) entry: ListedLanding,
+    pub(crate) diff: String,
+}
+
+impl View for ReviewShown {
+    fn kind(&self) -> &'static str {
+        "review"
+    }
+
+    fn json(&self) -> Value {
+        let mut row = json!(self.entry);
+        row["diff"] = self.diff.as_str().into();
+        row
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![name(&self.entry.landing)]
+    }
+
+    fn text(&self, page: &mut Page) {
+        LandShown(self.entry.clone()).text(page);
+        super::diff::lines(page, &self.diff);
+    }
+}
+
 /// What a lander did.
 pub(crate) struct LandDone(pub(crate) LandSummary);
 
@@ -198,7 +225,7 @@ impl View for LandDone {
     }
 
     fn text(&self, page: &mut Page) {
-        let LandSummary { landed, bounced, waiting, checks, unchecked, updated, take_up, .. } = &self.0;
+        let LandSummary { landed, bounced, waiting, checks, unchecked, notes, updated, take_up, .. } = &self.0;
         for landing in landed {
             let id = page.ink(Ink::Id, &clean(&name(landing)));
             let commit = landing.landed.as_ref().map_or("", |landed| commit(&landed.commit));
@@ -229,6 +256,9 @@ impl View for LandDone {
         }
         if *unchecked && !landed.is_empty() {
             page.line(UNCHECKED);
+        }
+        for note in notes {
+            page.line(clean(note));
         }
         for at in updated {
             page.line(format!("{} is now at {} in {}", clean(&at.target), commit(&at.commit), clean(&at.dir)));

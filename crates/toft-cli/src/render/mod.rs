@@ -44,7 +44,7 @@ pub(crate) use self::{
     issues::{
         Compacted, ExportDone, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone,
     },
-    land::{FlakyChecks, LandDone, LandForecast, LandList, LandShown, Reviewed},
+    land::{FlakyChecks, LandDone, LandForecast, LandList, LandShown, ReviewShown, Reviewed},
     names::{Everything, Names},
     page::{Page, clean},
     place::{Examined, Forgotten, Initialised, Place, Trusted},

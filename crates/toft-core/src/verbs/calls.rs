@@ -33,7 +33,7 @@ pub struct Call {
 }
 
 /// Every verb, in the order of names.
-pub static CALLS: [Call; 77] = [
+pub static CALLS: [Call; 78] = [
     call::<agent::List>(),
     call::<agent::Mine>(),
     call::<agent::Register>(),
@@ -67,6 +67,7 @@ pub static CALLS: [Call; 77] = [
     call::<issue::Pending>(),
     call::<issue::Told>(),
     call::<issue::WhyStarted>(),
+    call::<land::Begin>(),
     call::<land::BounceLanding>(),
     call::<land::Flaky>(),
     call::<land::List>(),

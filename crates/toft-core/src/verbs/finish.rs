@@ -162,7 +162,12 @@ impl Verb for Request {
         }
         let landing = match self.offer.take().filter(|_| task.state.status == TaskStatus::Done) {
             Some(offer) => land::offer(work, &task, offer)?,
-            None => None,
+            None => {
+                if task.state.status == TaskStatus::Done {
+                    land::withdraw_bounced(work, &task.id)?;
+                }
+                None
+            }
         };
         let workflow = propagate(work, &task, from)?;
         let frees = task.state.status.releases() && task.state.unblocks > 0;

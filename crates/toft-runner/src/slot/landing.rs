@@ -48,7 +48,11 @@ impl Slot {
             return Ok(None);
         }
         let mut hasher = DefaultHasher::new();
+        let repository = self.work().landing_repository()?;
         for entry in waiting {
+            if let Some(repository) = &repository {
+                repository.commit(&entry.landing.offer.target)?.hash(&mut hasher);
+            }
             serde_json::to_string(&entry).unwrap_or_default().hash(&mut hasher);
         }
         Ok(Some(hasher.finish()))

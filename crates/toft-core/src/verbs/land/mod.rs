@@ -6,8 +6,8 @@ mod settle;
 
 pub use check::{Flaky, RecordCheck, Verdicts};
 pub use review::Review;
-pub(super) use settle::withdraw_all;
 pub use settle::{BounceLanding, Move, RecordLanding, Step};
+pub(super) use settle::{withdraw_all, withdraw_bounced};
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,14 @@ use serde_json::json;
 use super::{Verb, VerbContext, find};
 use crate::{
     change::Write,
-    flow::{DependencyKind, Task},
+    flow::{DependencyKind, Task, TaskStatus},
     id::LandingId,
     landing::{Landing, LandingOffer, LandingState, LandingWait, Reviewer, order},
     refusal::{Refusal, VerbResult},
     repository::Scope,
     rights::{self, Action},
     store::{Access, LandingQuery},
+    time::Timestamp,
 };
 
 /// Offers the commits of a finished task. Work that was sent back keeps its place in the queue.
@@ -131,6 +132,23 @@ pub(super) fn find_landing(work: &mut VerbContext<'_>, text: &str) -> VerbResult
     landing.ok_or_else(|| missing().into())
 }
 
+/// Refuses a caller that may not land work, before anything is moved.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LandBegin")]
+pub struct Begin {}
+
+impl Verb for Begin {
+    /// The store's clock.
+    type Outcome = Timestamp;
+    const NAME: &'static str = "land.begin";
+    const ACCESS: Access = Access::Read;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Timestamp> {
+        rights::require(work, Action::Land)?;
+        Ok(work.now.wall)
+    }
+}
+
 /// The landings of a repository, in the order in which they land.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "LandList")]
@@ -156,6 +174,9 @@ pub struct ListedLanding {
     /// An agent works on its task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
+    /// It was sent back, and an agent works on its task or can.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mending: bool,
 }
 
 impl Verb for List {
@@ -181,16 +202,22 @@ impl Verb for List {
                 Some(needed) => Some(LandingWait::Needs { landing: needed.clone() }),
                 None => None,
             };
-            let held = match &landing.task {
-                Some(task) if landing.state == LandingState::Bounced => work.tx.lease(task)?.is_some(),
-                _ => false,
-            };
-            listed.push(ListedLanding { landing, waits, held });
+            let task = landing.task.as_ref().filter(|_| landing.state == LandingState::Bounced);
+            let task = task.map(|task| work.tx.task(task)).transpose()?.flatten();
+            let status = task.map(|task| task.state.status);
+            let held = status.is_some_and(TaskStatus::held);
+            let mending = held || status == Some(TaskStatus::Pending);
+            listed.push(ListedLanding { landing, waits, held, mending });
         }
         if self.past > 0 {
             let past = LandingQuery { repository, live: false, limit: self.past + all.len() };
             let past = work.tx.landings(&past)?.into_iter().filter(|landing| !landing.state.live());
-            listed.extend(past.take(self.past).map(|landing| ListedLanding { landing, waits: None, held: false }));
+            listed.extend(past.take(self.past).map(|landing| ListedLanding {
+                landing,
+                waits: None,
+                held: false,
+                mending: false,
+            }));
         }
         if self.ids.is_empty() {
             return Ok(listed);
@@ -199,7 +226,7 @@ impl Verb for List {
         for text in &self.ids {
             let landing = find_landing(work, text)?;
             let entry = listed.iter().find(|entry| entry.landing.id == landing.id).cloned();
-            named.push(entry.unwrap_or(ListedLanding { landing, waits: None, held: false }));
+            named.push(entry.unwrap_or(ListedLanding { landing, waits: None, held: false, mending: false }));
         }
         let place = |entry: &ListedLanding| listed.iter().position(|other| other.landing.id == entry.landing.id);
         named.sort_by_key(|entry| place(entry).unwrap_or(usize::MAX));

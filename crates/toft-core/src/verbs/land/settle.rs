@@ -9,7 +9,7 @@ use crate::{
     change::Write,
     flow::{TaskStatus, Workflow, WorkflowStatus, conclude, place_in_queue},
     gate::{Gate, GateKind},
-    id::{GateId, LandingId, WorkflowId},
+    id::{GateId, LandingId, TaskId, WorkflowId},
     landing::{Bounce, BounceReason, LandedAs, Landing, LandingOffer, LandingState, Verdict},
     message::{Address, HUMAN, MessageKind},
     refusal::{Refusal, VerbResult},
@@ -189,18 +189,26 @@ fn reopen(work: &mut VerbContext<'_>, workflow: &mut Workflow) -> VerbResult<boo
     })
 }
 
+/// Withdraws work that was sent back, because its task ended without new commits.
+pub(in crate::verbs) fn withdraw_bounced(work: &mut VerbContext<'_>, task: &TaskId) -> VerbResult<()> {
+    withdraw(work, task, "its task was finished without a change")
+}
+
 /// Withdraws the work of a workflow that was abandoned.
 pub(in crate::verbs) fn withdraw_all(work: &mut VerbContext<'_>, workflow: &WorkflowId) -> VerbResult<()> {
     for task in work.tx.tasks(&TaskQuery { workflow: Some(workflow.clone()), ..TaskQuery::default() })? {
-        let landing = work.tx.landing(&Landing::id_of(&task.id))?;
-        if let Some(landing) = landing.filter(|landing| landing.state.live()) {
-            let offer = LandingOffer { closes: false, ..landing.offer.clone() };
-            let landing = Landing { state: LandingState::Withdrawn, offer, updated: work.now.wall, ..landing };
-            let detail = json!({ "landing": landing.id, "reason": "its workflow was abandoned" });
-            work.record_system(landing.entity(), "land.withdrawn", detail, vec![Write::Landing(landing.clone())])?;
-        }
+        withdraw(work, &task.id, "its workflow was abandoned")?;
     }
     Ok(())
+}
+
+fn withdraw(work: &mut VerbContext<'_>, task: &TaskId, reason: &str) -> VerbResult<()> {
+    let landing = work.tx.landing(&Landing::id_of(task))?;
+    let Some(landing) = landing.filter(|landing| landing.state.live()) else { return Ok(()) };
+    let offer = LandingOffer { closes: false, ..landing.offer.clone() };
+    let landing = Landing { state: LandingState::Withdrawn, offer, updated: work.now.wall, ..landing };
+    let detail = json!({ "landing": landing.id, "reason": reason });
+    work.record_system(landing.entity(), "land.withdrawn", detail, vec![Write::Landing(landing.clone())])
 }
 
 /// What becomes of finished work by decision.

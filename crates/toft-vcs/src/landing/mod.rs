@@ -3,15 +3,19 @@
 //! Nothing here needs a working directory: `merge-tree` merges, `commit-tree` records. A ref only moves from the value
 //! that the caller names.
 
+mod check_out;
+mod look;
+
 use std::{
     cell::OnceCell,
-    collections::{BTreeMap, BTreeSet},
     fs,
     io::Write as _,
     path::{Path, PathBuf},
 };
 
 use tempfile::NamedTempFile;
+
+pub use self::look::Changes;
 
 use crate::{
     Checkout, Vcs,
@@ -26,8 +30,8 @@ use crate::{
 const QUEUE: &str = "refs/toft/queue/";
 /// Where the result waits while the target is checked out.
 const LANDED: &str = "refs/toft/landed/";
-/// Maximum number of commits of a target that are searched for landings.
-const SEARCHED: &str = "--max-count=2000";
+/// Maximum number of characters of a subject.
+const LONGEST_SUBJECT: usize = 200;
 /// The trailer that names a landing and its tip.
 pub const TRAILER: &str = "Toft-Landing";
 
@@ -61,20 +65,12 @@ pub enum Merged {
     Nothing,
 }
 
-/// What a commit changes, and what must not land.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    pub files: Vec<String>,
-    /// Added or changed submodules, with their commits.
-    pub submodules: Vec<(String, String)>,
-    /// Files with conflict markers in added lines.
-    pub markers: Vec<String>,
-}
-
 /// A checkout that has a branch checked out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetCheckout {
     pub dir: PathBuf,
+    /// It is being rebased there.
+    pub rebasing: bool,
 }
 
 /// A repository in which work lands.
@@ -127,6 +123,18 @@ impl LandingRepository {
             Some(waiting) if waiting != here && ancestor(&self.git, &here, &waiting)? => (waiting, here),
             _ => (here.clone(), here),
         }))
+    }
+
+    /// The branch that work lands in if nothing says which: that of the remote's HEAD, or `main` or `master`.
+    pub fn default_branch(&self) -> Result<Option<String>, WorkspaceError> {
+        let remote = self.git.run(["symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD"])?.maybe()?;
+        let remote = remote.and_then(|name| name.strip_prefix("origin/").map(str::to_owned));
+        for name in remote.into_iter().chain(["main", "master"].map(str::to_owned)) {
+            if self.commit(&name)?.is_some() {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
     }
 
     /// A result that waits for a target and that the target does not contain, because it moved on meanwhile.
@@ -238,6 +246,11 @@ impl LandingRepository {
         let range = format!("{onto}..{tip}");
         let listed = self.git.run(["rev-list", "--reverse", "--topo-order", "--no-merges", &range])?.text()?;
         let commits: Vec<&str> = listed.lines().collect();
+        let merges = self.git.run(["rev-list", "--merges", "--max-count=1", &range])?.text()?;
+        if !merges.is_empty() {
+            // What was resolved in a merge is in no other commit: all of it becomes one.
+            return self.candidate(onto, tip, MergeWay::Squash, &self.subject(tip)?, trailers);
+        }
         let (mut at, mut tree) = (onto.to_owned(), self.tree(onto)?);
         for (number, commit) in commits.iter().enumerate() {
             let merged = match self.merge(Some(&format!("{commit}^")), &at, commit)? {
@@ -250,7 +263,10 @@ impl LandingRepository {
             }
             let said = self.git.run(["log", "-1", "--format=%B", commit])?.text()?;
             let (subject, body) = said.split_once('\n').unwrap_or((&said, ""));
-            let text = message(subject, body, if last { trailers } else { &[] });
+            // Only toft says what a commit is for toft.
+            let body: Vec<&str> = body.lines().filter(|line| !line.trim_start().starts_with("Toft-")).collect();
+            let body = body.join("\n");
+            let text = message(subject, &body, if last { trailers } else { &[] });
             at = self.again(&merged, &at, commit, &text)?;
             tree = merged;
         }
@@ -286,144 +302,6 @@ impl LandingRepository {
         Ok(Err(files))
     }
 
-    /// Which of these pairs of commits merge, and the files in which the others conflict. Nothing is written.
-    pub fn forecast(&self, pairs: &[(String, String)]) -> Result<Vec<Option<Vec<String>>>, WorkspaceError> {
-        if pairs.is_empty() {
-            return Ok(Vec::new());
-        }
-        let aside = tempfile::tempdir().map_err(io("make", &std::env::temp_dir()))?;
-        let mut run = self.git.run(Vec::<String>::new())?;
-        if let Some(file) = &self.attributes {
-            run = run.arg("-c").arg(format!("core.attributesFile={}", file.path().display()));
-        }
-        run = run.args(["merge-tree", "--stdin", "--name-only", "--no-messages", "--allow-unrelated-histories"]);
-        let objects = std::env::join_paths([self.common.join("objects")]).unwrap_or_default();
-        run = run.env("GIT_OBJECT_DIRECTORY", aside.path()).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
-        let feed: String = pairs.iter().map(|(one, other)| format!("{one} {other}\n")).collect();
-        let said = run.ok_fed(|to| to.write_all(feed.as_bytes()))?;
-        let mut words = said.split(|byte| *byte == 0);
-        let mut merged = Vec::new();
-        while let (Some(status), Some(_)) = (words.next().filter(|word| !word.is_empty()), words.next()) {
-            let names = words.by_ref().take_while(|word| !word.is_empty());
-            let mut files: Vec<String> = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-            files.sort();
-            files.dedup();
-            merged.push((status != b"1").then_some(files));
-        }
-        match merged.len() == pairs.len() {
-            true => Ok(merged),
-            false => Err(WorkspaceError::Stays { why: "git merge-tree did not answer for every commit".to_owned() }),
-        }
-    }
-
-    /// The files that the commits of each tip change, without those that `target` has. Merges count for nothing.
-    pub fn changed_files(&self, target: &str, tips: &[String]) -> Result<Vec<BTreeSet<String>>, WorkspaceError> {
-        let run = self.git.run(["log", "-z", "--name-only", "--no-renames", "--format=%x01%H %P", "--stdin"])?;
-        let feed: String = tips.iter().map(|tip| format!("{tip}\n")).chain([format!("^{target}\n")]).collect();
-        let said = run.ok_fed(|to| to.write_all(feed.as_bytes()))?;
-        let mut commits: BTreeMap<String, (Vec<String>, Vec<String>)> = BTreeMap::new();
-        for part in String::from_utf8_lossy(&said).split('\u{1}').filter(|part| !part.is_empty()) {
-            let (head, files) = part.split_once('\0').unwrap_or((part, ""));
-            let mut names = head.split_whitespace().map(str::to_owned);
-            let Some(commit) = names.next() else { continue };
-            let files = files.split('\0').map(|file| file.trim_start_matches('\n'));
-            let files = files.filter(|file| !file.is_empty()).map(str::to_owned).collect();
-            commits.insert(commit, (names.collect(), files));
-        }
-        let mut changed = Vec::new();
-        for tip in tips {
-            let (mut files, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![tip.clone()]);
-            while let Some(commit) = open.pop() {
-                if let Some((parents, own)) = commits.get(&commit).filter(|_| seen.insert(commit.clone())) {
-                    files.extend(own.iter().cloned());
-                    open.extend(parents.iter().cloned());
-                }
-            }
-            changed.push(files);
-        }
-        Ok(changed)
-    }
-
-    /// What a commit changes since it left `target`.
-    pub fn changes(&self, target: &str, tip: &str) -> Result<Changes, WorkspaceError> {
-        let Some(base) = self.git.run(["merge-base", target, tip])?.maybe()? else {
-            return Err(WorkspaceError::NoBase { text: tip.to_owned() });
-        };
-        let raw = self.git.run(["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", &base, tip])?.ok()?;
-        let mut words = raw.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
-        let mut changes = Changes::default();
-        while let (Some(facts), Some(path)) = (words.next().filter(|word| !word.is_empty()), words.next()) {
-            let facts: Vec<&str> = facts.split(' ').collect();
-            if facts.get(1) == Some(&"160000") {
-                changes.submodules.push((path.clone(), facts.get(3).copied().unwrap_or_default().to_owned()));
-            }
-            changes.files.push(path);
-        }
-        let signs = "-G^(<<<<<<<|>>>>>>>) ";
-        let marked = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=AM", signs, &base, tip];
-        let marked = self.git.run(marked)?.ok()?;
-        let names = marked.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        for name in names.map(|name| String::from_utf8_lossy(name).into_owned()) {
-            // The change may also have removed markers.
-            let content = self.git.run(["cat-file", "blob", &format!("{tip}:{name}")])?.ok()?;
-            if has_markers(&content) {
-                changes.markers.push(name);
-            }
-        }
-        Ok(changes)
-    }
-
-    /// Whether a branch of a submodule, as the user's checkout has it, contains a commit. Where the submodule is not checked
-    /// out, nothing is known of it.
-    pub fn submodule_has(&self, checkout: &Path, path: &str, commit: &str) -> Result<bool, WorkspaceError> {
-        let dir = checkout.join(path);
-        let Some(found) = crate::find(&dir)?.filter(|found| found.root == dir && found.vcs == Vcs::Git) else {
-            return Ok(true);
-        };
-        let git = Git::foreign(&dir, &found.common_dir)?;
-        Ok(git.run(["cat-file", "-e", &format!("{commit}^{{commit}}")])?.end()?.code == 0)
-    }
-
-    /// Landings that a branch contains, with their tips, by the trailers of its newest commits.
-    pub fn landed_in(&self, branch: &str) -> Result<BTreeMap<(String, String), String>, WorkspaceError> {
-        let format = format!("--format=%H%x00%(trailers:key={TRAILER},valueonly,separator=%x20)%x00");
-        let grep = format!("--grep=^{TRAILER}: ");
-        let said = self.git.run(["log", SEARCHED, &grep, &format, "--end-of-options", branch])?.text()?;
-        let mut found = BTreeMap::new();
-        let mut words = said.split('\0').map(str::trim);
-        while let (Some(commit), Some(value)) = (words.next().filter(|word| !word.is_empty()), words.next()) {
-            let value: Vec<&str> = value.split_whitespace().collect();
-            for pair in value.chunks_exact(2) {
-                found.insert((pair[0].to_owned(), pair[1].to_owned()), commit.to_owned());
-            }
-        }
-        Ok(found)
-    }
-
-    /// The last commits of a branch that changed one of these files, and the landings that their trailers name.
-    pub fn landings_of_files(
-        &self,
-        since: &str,
-        branch: &str,
-        files: &[String],
-    ) -> Result<Vec<String>, WorkspaceError> {
-        // A range and paths in one question would leave out merges whose first parent is outside of the range.
-        let new = self.git.run(["rev-list", "--first-parent", &format!("{since}..{branch}")])?.text()?;
-        let format = format!("--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)");
-        let mut run = self.git.run(["log", "--first-parent", "--max-count=200", &format, branch, "--"])?;
-        run = run.args(files.iter().map(|file| format!(":(top,literal){file}")));
-        let said = run.text()?;
-        let mut found: Vec<String> = Vec::new();
-        for line in said.lines() {
-            let mut words = line.split_whitespace();
-            let is_new = words.next().is_some_and(|commit| new.lines().any(|known| known == commit));
-            if let Some(id) = words.next().filter(|id| is_new && !found.iter().any(|known| known == id)) {
-                found.push(id.to_owned());
-            }
-        }
-        Ok(found)
-    }
-
     /// Checkouts in which a branch is checked out.
     pub fn checkouts(&self, target: &str) -> Result<Vec<TargetCheckout>, WorkspaceError> {
         let listed = self.git.run(["worktree", "list", "--porcelain", "-z"])?.ok()?;
@@ -433,10 +311,28 @@ impl LandingRepository {
             if let Some(path) = line.strip_prefix("worktree ") {
                 dir = PathBuf::from(path);
             } else if line == wanted {
-                found.push(TargetCheckout { dir: dir.clone() });
+                found.push(TargetCheckout { dir: dir.clone(), rebasing: false });
             }
         }
+        // A checkout whose directory was deleted shows nothing.
+        found.retain(|at| at.dir.is_dir());
+        found.extend(self.rebased_in(&full_name(target))?.map(|dir| TargetCheckout { dir, rebasing: true }));
         Ok(found)
+    }
+
+    /// The checkout in which a branch is being rebased.
+    fn rebased_in(&self, name: &str) -> Result<Option<PathBuf>, WorkspaceError> {
+        let linked = fs::read_dir(self.common.join("worktrees")).into_iter().flatten().flatten();
+        for own in linked.map(|entry| entry.path()).chain([self.common.clone()]) {
+            for state in ["rebase-merge/head-name", "rebase-apply/head-name"] {
+                if crate::read(&own.join(state))?.is_some_and(|text| text.trim() == name) {
+                    let link = crate::read(&own.join("gitdir"))?;
+                    let dir = link.map(PathBuf::from).unwrap_or_else(|| self.common.clone());
+                    return Ok(Some(dir.parent().map_or_else(|| dir.clone(), Path::to_owned)));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Moves a branch that is checked out nowhere, if it is still where it was; returns whether it was.
@@ -450,16 +346,20 @@ impl LandingRepository {
     }
 
     fn swap(&self, name: &str, to: &str, from: &str) -> Result<bool, WorkspaceError> {
-        let ended = self.git.run(["update-ref", "-m", "toft land", "--create-reflog", name, to, from])?.end()?;
-        if ended.code == 0 {
-            return Ok(true);
-        }
-        // Another value, or another process that moves it right now.
-        match self.git.run(["rev-parse", "--verify", "--quiet", name])?.maybe()?.as_deref() == Some(from) {
-            false => Ok(false),
-            true if ended.err.contains("lock") => Ok(false),
-            true => Ok(ended.ok(format!("git update-ref {name}")).map(|_| true)?),
-        }
+        let moved = retry(|| {
+            let ended = self.git.run(["update-ref", "-m", "toft land", "--create-reflog", name, to, from])?.end()?;
+            if ended.code == 0 {
+                return Ok(true);
+            }
+            let now = self.git.run(["rev-parse", "--verify", "--quiet", name])?.maybe()?.unwrap_or_default();
+            match now == from {
+                // Somebody else moved it.
+                false => Ok(false),
+                // Another process moves it right now, or left its lock.
+                true => ended.ok(format!("git update-ref {name}")).map(|_| true),
+            }
+        });
+        Ok(moved?)
     }
 
     /// Forgets a result that its target has taken up.
@@ -483,8 +383,17 @@ impl LandingRepository {
     /// changed or untracked in the way stops it. Returns the reason if it stays where it is.
     pub fn move_checkout(&self, at: &TargetCheckout, to: &str) -> Result<Option<String>, WorkspaceError> {
         let git = Git::inside(&self.common, &at.dir)?;
-        let run =
-            git.run(["-c", "merge.ff=only", "-c", "merge.autoStash=false", "merge", "--ff-only", "--quiet", to])?;
+        let run = git.run([
+            "-c",
+            "merge.ff=only",
+            "-c",
+            "merge.autoStash=false",
+            "merge",
+            "--ff-only",
+            "--no-overwrite-ignore",
+            "--quiet",
+            to,
+        ])?;
         let ended = run.env("GIT_OPTIONAL_LOCKS", "1").end()?;
         if ended.code == 0 {
             return Ok(None);
@@ -492,62 +401,6 @@ impl LandingRepository {
         let said = ended.err.lines().filter(|line| !line.starts_with("hint:")).map(str::trim).collect::<Vec<_>>();
         Ok(Some(said.join(" ")))
     }
-
-    /// Checks a commit out in a repository of its own, which shares the objects. Ignored files of the last check stay;
-    /// everything else is as in the commit.
-    pub fn check_out(&self, dir: &Path, commit: &str) -> Result<(), WorkspaceError> {
-        if self.check_out_in(dir, commit).is_ok() {
-            return Ok(());
-        }
-        // The last check may have broken it.
-        for path in [dir, &dir.with_extension("index")] {
-            if fs::symlink_metadata(path).is_ok() {
-                remove_all(path)?;
-            }
-        }
-        self.check_out_in(dir, commit)
-    }
-
-    fn check_out_in(&self, dir: &Path, commit: &str) -> Result<(), WorkspaceError> {
-        let own = dir.join(".git");
-        fs::create_dir_all(dir).map_err(io("make", dir))?;
-        // A repository that the last check wrote to is not used again, only its files are.
-        if fs::symlink_metadata(&own).is_ok() {
-            remove_all(&own)?;
-        }
-        let outside = Git::outside(dir);
-        outside.run(["init", "--quiet", "--template=", "--initial-branch=check"])?.ok()?;
-        let alternates = own.join("objects/info/alternates");
-        let objects = self.common.join("objects");
-        fs::write(&alternates, format!("{}\n", objects.display())).map_err(io("write", &alternates))?;
-        // The index stays where no check sees it, so that files which are the same are not written again.
-        let index = dir.with_extension("index");
-        let git = Git::made(dir).on_index(&index);
-        git.run(["update-ref", "--no-deref", "HEAD", commit])?.ok()?;
-        git.run(["reset", "--quiet", "--hard", commit])?.ok()?;
-        git.run(["clean", "--quiet", "-ffd"])?.ok()?;
-        let tree = git.run(["write-tree"])?.text()?;
-        let dirty = git.run(["status", "--porcelain", "--untracked-files=all"])?.text()?;
-        if tree != self.tree(commit)? || !dirty.is_empty() {
-            let why = "the check's files differ from its commit".into();
-            return Err(WorkspaceError::NotWhole { why, next: String::new() });
-        }
-        fs::copy(&index, own.join("index")).map_err(io("copy", &index)).map(drop)
-    }
-}
-
-/// Deletes a directory of toft's own with everything in it.
-fn remove_all(path: &Path) -> Result<(), WorkspaceError> {
-    let gone = match fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
-        true => fs::remove_dir_all(path),
-        false => fs::remove_file(path),
-    };
-    gone.map_err(io("remove", path))
-}
-
-fn has_markers(content: &[u8]) -> bool {
-    let starts = |sign: &[u8]| content.split(|byte| *byte == b'\n').any(|line| line.starts_with(sign));
-    starts(b"<<<<<<< ") && starts(b">>>>>>> ") && starts(b"=======")
 }
 
 /// The full name of a branch.
@@ -566,7 +419,7 @@ pub fn landed_ref(target: &str) -> String {
 /// A commit message: the subject in one line, the body, the trailers.
 fn message(subject: &str, body: &str, trailers: &[(String, String)]) -> String {
     let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut text = line(subject);
+    let mut text: String = line(subject).chars().take(LONGEST_SUBJECT).collect();
     if !body.trim().is_empty() {
         text.push_str(&format!("\n\n{}", body.trim()));
     }
