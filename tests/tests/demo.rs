@@ -31,7 +31,8 @@ fn five_agents_build_a_village_and_leave_one_question() {
     let gate = said.split("toft answer ").nth(1).unwrap().split_whitespace().next().unwrap();
     assert!(shell("toft graph").contains("Open the chapel"));
     shell(&format!("toft answer {gate} 'in the evening'"));
-    let rest = shell("toft run --until-idle -- ../agent");
+    assert_eq!(shell("git log --format=%s main | grep -c '^Merge: '").trim(), "39");
+    let rest = shell("toft run --land --until-idle -- ../agent");
     assert!(rest.contains("1 done"), "{rest}");
     assert_eq!(shell("toft list --all -q --limit 100").lines().count(), 40);
     assert_eq!(shell("toft list --status closed -q --limit 100").lines().count(), 40);

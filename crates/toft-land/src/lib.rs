@@ -274,7 +274,15 @@ impl<'w> Lander<'w> {
     /// Whether both sides of a conflict in this file are kept.
     fn keeps_both(&self, file: &str) -> bool {
         let name = file.rsplit('/').next().unwrap_or(file);
-        self.rules.union.iter().any(|pattern| pattern == file || pattern == name)
+        self.rules.union.iter().any(|pattern| match pattern.split_once('*') {
+            // As git: without a slash, the name counts.
+            Some((before, after)) => {
+                let text = if pattern.contains('/') { file } else { name };
+                let inner = text.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+                inner.is_some_and(|inner| !inner.contains('/'))
+            }
+            None => pattern == file || pattern == name,
+        })
     }
 
     /// How much finished work has not landed.

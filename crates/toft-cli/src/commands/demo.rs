@@ -28,14 +28,18 @@ case "$TOFT_FENCE:$title" in
     exec toft finish waiting -m "Ring the bell in the morning or in the evening?" ;;
 esac
 place=${title##* }
-for other in $(sed -n 's/^Note: .*git merge \([0-9a-f]*\).*/\1/p' "$TOFT_BRIEF"); do
-    git merge -q --no-edit "$other" && echo "took in $other"
-done
 echo "$title" >> "village/$place.md"
 toft save -m "$title: half of it stands" >/dev/null
 moment 2
 echo "done so far: $(wc -l < "village/$place.md") lines about the $place"
 git add -A && git commit -qm "$title" && echo "$title"
+"#;
+
+/// What lands is checked, and the checkout of the village follows.
+const CONFIG: &str = r#"[land]
+check = ["! find village -name '*.md' -empty | grep ."]
+union = ["village/*.md"]
+update = "clean"
 "#;
 
 pub(super) fn demo(app: &App<'_>, args: &Try) -> Done {
@@ -55,9 +59,10 @@ pub(super) fn demo(app: &App<'_>, args: &Try) -> Done {
     }
     app.output.lines(&[format!("40 issues and 5 agents in {}", repo.display())]);
     let json = if app.output.machine() { " --json" } else { "" };
-    run(&format!("toft run --slots {} --until-idle{json} -- ../agent", args.agents))?;
+    run(&format!("toft run --land --slots {} --until-idle{json} -- ../agent", args.agents))?;
     if !app.output.machine() {
         run("toft status")?;
+        run("git log --first-parent --format='%h %s' -8 main")?;
     }
     app.show(&TryShown { repo, shell: format!(". {}", quoted(&dir.join("env"))) })?;
     Ok(ExitCode::SUCCESS)
@@ -82,7 +87,8 @@ fn lay_out(dir: &Path, repo: &Path, program: &Path) -> std::io::Result<()> {
     fs::create_dir(dir.join("bin"))?;
     fs::write(repo.join("README.md"), "# A village\n\nBuilt by agents that share their work through toft.\n")?;
     fs::write(repo.join("village/.keep"), "")?;
-    fs::write(repo.join(".gitattributes"), "village/*.md merge=union\n")?;
+    fs::create_dir_all(dir.join("config/toft"))?;
+    fs::write(dir.join("config/toft/config.toml"), CONFIG)?;
     fs::write(dir.join("plan.jsonl"), plan())?;
     fs::write(dir.join("agent"), AGENT)?;
     let exports: String = variables(dir)
@@ -112,6 +118,7 @@ fn variables(dir: &Path) -> Vec<(String, String)> {
         ("GIT_COMMITTER_EMAIL", "agent@example.org".to_owned()),
         ("TOFT_AGENT", "villager".to_owned()),
         ("TOFT_STORE", String::new()),
+        ("TOFT_LAND_CLOSE", String::new()),
         ("TOFT_RETRY_BACKOFF", "500ms".to_owned()),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -468,8 +468,8 @@ impl View for TryShown {
         page.line(format!("  cd {} && {}", clean(&quoted(&self.repo)), clean(&self.shell)));
         page.line("  toft list --all · toft log · toft graph · git log --all --oneline");
         page.line("  toft answer ID \"…\"         # answers the question");
-        page.line("  toft run --until-idle -- ../agent");
-        page.line("The work of each issue is on its own branch; toft does not merge them.");
+        page.line("  toft run --land --until-idle -- ../agent");
+        page.line("What is finished was checked and has landed in main: git log --first-parent");
         let dir = self.repo.parent().unwrap_or(&self.repo).display();
         page.line(clean(&format!("Nothing outside of {dir} was changed; deleting that directory removes the demo.")));
     }
