@@ -80,6 +80,8 @@ pub struct LandingRepository {
     attributes: Option<NamedTempFile>,
     /// The user has a name and an address for commits.
     has_name: OnceCell<bool>,
+    /// The checkout of a Jujutsu repository whose git files no other program sees.
+    jj: Option<PathBuf>,
 }
 
 impl LandingRepository {
@@ -87,7 +89,11 @@ impl LandingRepository {
     pub fn open(checkout: &Checkout, union: &[String]) -> Result<Self, WorkspaceError> {
         let common = match checkout.vcs {
             Vcs::Git => checkout.common_dir.clone(),
-            Vcs::Jj if checkout.common_dir.join("store/git").is_dir() => checkout.common_dir.join("store/git"),
+            Vcs::Jj if checkout.common_dir.join("store/git").is_dir() => {
+                // Git's files are jj's own: they have a bookmark once it is exported.
+                Run::jj(&checkout.root)?.args(["git", "export"]).ok()?;
+                checkout.common_dir.join("store/git")
+            }
             Vcs::Jj => checkout.common_dir.clone(),
             Vcs::Hg | Vcs::Sl | Vcs::None => {
                 return Err(WorkspaceError::NotFor { what: "landing", vcs: checkout.vcs.as_str() });
@@ -105,7 +111,9 @@ impl LandingRepository {
                 Some(file)
             }
         };
-        Ok(Self { git: Git::of(&common)?, common, attributes, has_name: OnceCell::new() })
+        let apart = checkout.vcs == Vcs::Jj && common != checkout.common_dir;
+        let jj = apart.then(|| checkout.root.clone());
+        Ok(Self { git: Git::of(&common)?, common, attributes, has_name: OnceCell::new(), jj })
     }
 
     /// The commit of a branch, by its full or short name.
@@ -359,7 +367,11 @@ impl LandingRepository {
                 true => ended.ok(format!("git update-ref {name}")).map(|_| true),
             }
         });
-        Ok(moved?)
+        let moved = moved?;
+        if let (true, Some(root)) = (moved, &self.jj) {
+            Run::jj(root)?.args(["git", "import"]).ok()?;
+        }
+        Ok(moved)
     }
 
     /// Forgets a result that its target has taken up.

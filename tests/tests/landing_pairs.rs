@@ -1,0 +1,105 @@
+//! Landing together with other features: version controls, kinds of workspaces, ledgers, sandboxes.
+
+#![cfg(unix)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use toft_stories::{Home, issues::add};
+
+fn home() -> Home {
+    let mut home = Home::new();
+    home.until_landed();
+    home.toft_on_path();
+    home.set("JJ_USER", "Ana");
+    home.set("JJ_EMAIL", "ana@example.org");
+    let config = home.path().join("home/.config/toft");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("config.toml"), "[land]\ncheck = [\"test -e one.txt\"]\n").unwrap();
+    home
+}
+
+fn status(home: &Home, repo: &Path, id: &str) -> String {
+    home.toft(repo, &["show", id, "--json"]).data()["status"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn work_under_jujutsu_lands_in_its_git_branch() {
+    for kind in ["--colocate", "--no-colocate"] {
+        let home = home();
+        let repo = home.path().join("jjrepo");
+        home.run(home.path(), "jj", &["git", "init", kind, "jjrepo"]);
+        fs::write(repo.join("README"), "a\n").unwrap();
+        home.run(&repo, "jj", &["commit", "-m", "start"]);
+        home.run(&repo, "jj", &["bookmark", "create", "main", "-r", "@-"]);
+        home.toft(&repo, &["init"]).ok();
+        let id = add(&home, &repo, &["first"]);
+        let script = "echo one > one.txt; jj commit -m one";
+        home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]).ok();
+        assert_eq!(status(&home, &repo, &id), "in_progress", "{kind}");
+        let landed = home.toft(&repo, &["land", "--json"]).data();
+        assert_eq!(landed["landed"].as_array().unwrap().len(), 1, "{kind}: {landed}");
+        assert_eq!(status(&home, &repo, &id), "closed", "{kind}");
+        home.run(&repo, "jj", &["git", "import"]);
+        let files = home.run(&repo, "jj", &["file", "list", "-r", "main"]);
+        assert!(files.contains("one.txt"), "{kind}: {files}");
+    }
+}
+
+#[test]
+fn under_mercurial_an_issue_is_closed_when_its_work_is_done() {
+    let home = home();
+    let repo = home.path().join("hgrepo");
+    home.run(home.path(), "hg", &["init", "hgrepo"]);
+    fs::write(repo.join("README"), "a\n").unwrap();
+    home.run(&repo, "hg", &["commit", "-q", "-A", "-m", "start"]);
+    home.toft(&repo, &["init"]).ok();
+    let id = add(&home, &repo, &["first"]);
+    let script = "echo one > one.txt; hg commit -q -A -m one";
+    home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]).ok();
+    assert_eq!(status(&home, &repo, &id), "closed");
+    let said = home.toft(&repo, &["land"]).fails(4);
+    assert!(said.contains("not supported under hg"), "{said}");
+}
+
+#[test]
+fn work_in_a_clone_lands_in_the_repository_that_it_was_made_from() {
+    let home = home();
+    let repo = home.repo("shop");
+    let id = add(&home, &repo, &["first"]);
+    home.toft(&repo, &["claim", &id]).ok();
+    home.toft(&repo, &["ws", "create", &id, "--clone"]).ok();
+    let dir = PathBuf::from(home.toft(&repo, &["ws", "path", &id]).ok().trim());
+    fs::write(dir.join("one.txt"), "one\n").unwrap();
+    home.run(&dir, "git", &["add", "-A"]);
+    home.run(&dir, "git", &["commit", "-q", "-m", "one"]);
+    home.toft(&dir, &["finish", &id, "-m", "one", "--evidence", "HEAD"]).ok();
+    assert_eq!(status(&home, &repo, &id), "in_progress");
+    let landed = home.toft(&repo, &["land", "--json"]).data();
+    assert_eq!(landed["landed"].as_array().unwrap().len(), 1, "{landed}");
+    assert_eq!(status(&home, &repo, &id), "closed");
+    assert!(repo.join("one.txt").exists());
+}
+
+#[test]
+fn a_ledger_in_the_tree_and_an_agent_in_a_sandbox_land_as_any_other() {
+    let mut home = Home::outside_of_tmp();
+    home.until_landed();
+    home.toft_on_path();
+    let repo = home.git("shop");
+    home.toft(&repo, &["init", "--tree"]).ok();
+    home.run(&repo, "git", &["add", "-A"]);
+    home.run(&repo, "git", &["commit", "-q", "-m", "ledger"]);
+    let id = add(&home, &repo, &["first"]);
+    let script = "echo one > one.txt; git add one.txt; git commit -q -m one; toft finish -m one --evidence HEAD";
+    home.toft(&repo, &["run", "--until-idle", "--sandbox", "--", "sh", "-c", script]).ok();
+    assert_eq!(status(&home, &repo, &id), "in_progress");
+    let ledger = fs::read(repo.join(".toft/issues.jsonl")).unwrap();
+    let landed = home.toft(&repo, &["land", "--json"]).data();
+    assert_eq!(landed["landed"].as_array().unwrap().len(), 1, "{landed}");
+    assert_eq!(status(&home, &repo, &id), "closed");
+    assert!(repo.join("one.txt").exists());
+    assert_ne!(fs::read(repo.join(".toft/issues.jsonl")).unwrap(), ledger, "the ledger says that it is closed");
+}
