@@ -92,7 +92,7 @@ fn reference() -> Result<()> {
 }
 
 /// Stories that are told on files, on PostgreSQL, and on PostgreSQL behind a pooler.
-const EVERYWHERE: &str = "binary(one_winner) | binary(fenced) | binary(linear) | binary(commands) | binary(issues) | binary(runner) | binary(judged)";
+const EVERYWHERE: &str = "binary(one_winner) | binary(fenced) | binary(linear) | binary(commands) | binary(issues) | binary(runner) | binary(judged) | binary(landing)";
 
 /// Installs the binary as a user would and tells every story with it.
 fn stories(long: bool) -> Result<()> {
