@@ -57,27 +57,35 @@ impl Lander<'_> {
         let mut orders = Vec::new();
         for (slot, check) in checks.iter().enumerate() {
             let place = dir.join(slot.to_string());
-            self.repository.check_out(&place, &check.candidate.commit)?;
+            // What cannot be checked out does not pass.
+            let failed = self.repository.check_out(&place, &check.candidate.commit).err();
             let tree = &check.candidate.tree;
             let stamp = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             let log = dir.join("logs").join(format!("{}-{}.log", tree.get(..12).unwrap_or(tree), stamp.as_millis()));
             journal.say(&LandEvent::Checking { count: check.landings.len(), landings: check.landings.clone() });
-            orders.push(CheckOrder {
+            let order = CheckOrder {
                 dir: place,
                 commands: self.rules.check.commands.clone(),
                 timeout_ms: u64::try_from(self.rules.timeout.as_millis()).unwrap_or(u64::MAX),
                 log,
-            });
+            };
+            orders.push((order, failed.map(|error| format!("it cannot be checked out: {error}"))));
         }
         let never = AtomicBool::new(false);
         let stop = self.stop.unwrap_or(&never);
         let ends: Vec<Result<CheckEnd, Error>> = thread::scope(|scope| {
-            let run = |order| scope.spawn(move || CheckProcess::start(order)?.wait(stop));
+            let run = |(order, failed): &'_ (CheckOrder, Option<String>)| {
+                let (order, failed) = (order.clone(), failed.clone());
+                scope.spawn(move || match failed {
+                    Some(message) => Ok(CheckEnd { passed: false, ms: 0, message, stopped: false }),
+                    None => CheckProcess::start(&order)?.wait(stop),
+                })
+            };
             let running: Vec<_> = orders.iter().map(run).collect();
             running.into_iter().filter_map(|thread| thread.join().ok()).collect()
         });
         let Some(repository) = self.work.session().located().repository.clone() else { return Ok(()) };
-        for ((check, order), end) in checks.iter().zip(&orders).zip(ends) {
+        for ((check, (order, _)), end) in checks.iter().zip(&orders).zip(ends) {
             // A check that ends its own parent has failed.
             let end = end.unwrap_or_else(|error| CheckEnd {
                 passed: false,

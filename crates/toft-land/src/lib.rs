@@ -287,12 +287,13 @@ impl<'w> Lander<'w> {
 
     /// How much finished work has not landed.
     pub fn unlanded(&self) -> Result<Unlanded, Error> {
-        let mut unlanded = Unlanded::default();
+        let (mut unlanded, mut queued) = (Unlanded::default(), BTreeSet::new());
         for known in self.forecast(&[])? {
             match known.entry.landing.state {
                 LandingState::Bounced => unlanded.bounced += 1,
                 LandingState::Queued => {
                     unlanded.finished += 1;
+                    queued.insert(known.entry.landing.offer.target);
                     match known.entry.waits {
                         Some(LandingWait::Elsewhere { .. }) => {}
                         _ if !known.conflicts.is_empty() => unlanded.conflict += 1,
@@ -303,10 +304,12 @@ impl<'w> Lander<'w> {
                 LandingState::Landed | LandingState::Withdrawn => {}
             }
         }
-        for target in self.waiting_targets(&BTreeSet::new())? {
-            if unlanded.finished > 0 && self.is_known_red(&target)? {
-                unlanded.red.push(target.clone());
+        for target in queued {
+            if self.is_known_red(&target)? {
+                unlanded.red.push(target);
             }
+        }
+        for target in self.waiting_targets(&BTreeSet::new())? {
             unlanded.take_up.extend(self.waits_for_checkout(&target)?);
         }
         Ok(unlanded)
@@ -344,8 +347,7 @@ impl<'w> Lander<'w> {
         for target in self.waiting_targets(&done)? {
             let _lock = self.lock(&target, &mut journal)?;
             journal.target.clone_from(&target);
-            // It may have moved on while a result waited.
-            while let LandRound::Again = self.round(&target, &[], &mut journal)? {}
+            self.reunite_all(&target, &mut journal)?;
             self.take_up(&target, &mut journal)?;
         }
         let named = self.work.landings(ids, 0)?;

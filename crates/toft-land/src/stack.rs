@@ -5,7 +5,11 @@ use toft_core::{
     verbs::land::ListedLanding,
 };
 use toft_session::{error::Error, land::LandHow};
-use toft_vcs::landing::{CandidateCommit, MergeWay, Merged, TRAILER};
+use toft_vcs::{
+    RunError,
+    landing::{CandidateCommit, MergeWay, Merged, TRAILER},
+    workspace::WorkspaceError,
+};
 
 use crate::{Journal, Lander};
 
@@ -26,6 +30,16 @@ pub(crate) struct CandidateStack {
     pub(crate) changed: bool,
 }
 
+/// What is wrong with a piece of work; an error that says nothing about it stays one.
+fn of_the_work<T>(error: Error) -> Result<Result<T, String>, Error> {
+    match error {
+        Error::Workspace(error @ (WorkspaceError::NoBase { .. } | WorkspaceError::Run(RunError::Failed { .. }))) => {
+            Ok(Err(format!("It cannot be merged: {error}")))
+        }
+        error => Err(error),
+    }
+}
+
 impl Lander<'_> {
     /// Builds up to `most` candidates on `base`. What conflicts or must not land is sent back.
     pub(crate) fn stack(
@@ -42,7 +56,7 @@ impl Lander<'_> {
             if stack.stacked.len() >= most {
                 break;
             }
-            let changes = match self.inspect(base, landing).unwrap_or_else(|error| Err(error.to_string())) {
+            let changes = match self.inspect(base, landing).or_else(of_the_work)? {
                 Ok(changes) => changes,
                 Err(why) => {
                     self.bounce(landing, base, BounceReason::Policy, why, Vec::new(), journal)?;
@@ -62,7 +76,10 @@ impl Lander<'_> {
                 Ok(merged) => merged,
                 // One piece of work that cannot be merged does not stop the others.
                 Err(error) => {
-                    let why = format!("It cannot be merged: {error}");
+                    let why = match of_the_work::<()>(error)? {
+                        Err(why) => why,
+                        Ok(()) => continue,
+                    };
                     self.bounce(landing, base, BounceReason::Policy, why, Vec::new(), journal)?;
                     stack.changed = true;
                     continue;

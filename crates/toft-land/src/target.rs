@@ -88,6 +88,17 @@ impl Lander<'_> {
         Ok(())
     }
 
+    /// Brings a target and the result that waits for it together, if the target moved on meanwhile.
+    pub(crate) fn reunite_all(&self, target: &str, journal: &mut Journal<'_>) -> Result<(), Error> {
+        while let Some(waiting) = self.repository.diverged(target)? {
+            let own = self.repository.commit(target)?.ok_or_else(|| no_target(target))?;
+            if matches!(self.reunite(target, &own, &waiting, journal)?, LandRound::Over) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The target moved on while a result waited for it: both are merged and checked before anything else lands.
     pub(crate) fn reunite(
         &self,
@@ -130,7 +141,7 @@ impl Lander<'_> {
         let mut waiting = Vec::new();
         for target in targets.into_iter().filter(|target| !done.contains(target)) {
             // A branch that is gone waits for nothing.
-            if self.repository.commit(&target)?.is_some() {
+            if self.repository.has_waiting(&target)? && self.repository.commit(&target)?.is_some() {
                 waiting.push(target);
             }
         }

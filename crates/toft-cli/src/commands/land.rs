@@ -70,7 +70,9 @@ fn land_now(app: &App<'_>, lander: &Lander<'_>, ids: &[String]) -> Done {
 /// How much finished work of a repository has not landed; nothing where its version control does not land.
 pub(super) fn unlanded(toft: &Toft) -> Result<Unlanded, Failure> {
     let lands = toft.located().checkout.as_ref().is_some_and(|checkout| matches!(checkout.vcs, Vcs::Git | Vcs::Jj));
-    Ok(if lands { Lander::of(toft.work(), true)?.unlanded()? } else { Unlanded::default() })
+    // Most of the time nothing has landed yet, and nothing is asked of git.
+    let any = || toft.work().landings(&[], 1).map(|known| !known.is_empty());
+    Ok(if lands && any()? { Lander::of(toft.work(), true)?.unlanded()? } else { Unlanded::default() })
 }
 
 fn told(event: &LandEvent) -> String {

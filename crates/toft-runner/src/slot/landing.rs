@@ -1,6 +1,9 @@
 //! How a slot lands finished work between two tasks.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use toft_session::error::Error;
 
@@ -49,10 +52,13 @@ impl Slot {
         }
         let mut hasher = DefaultHasher::new();
         let repository = self.work().landing_repository()?;
-        for entry in waiting {
-            if let Some(repository) = &repository {
-                repository.commit(&entry.landing.offer.target)?.hash(&mut hasher);
+        let targets: BTreeSet<&String> = waiting.iter().map(|entry| &entry.landing.offer.target).collect();
+        if let Some(repository) = &repository {
+            for target in targets {
+                repository.commit(target)?.hash(&mut hasher);
             }
+        }
+        for entry in waiting {
             serde_json::to_string(&entry).unwrap_or_default().hash(&mut hasher);
         }
         Ok(Some(hasher.finish()))

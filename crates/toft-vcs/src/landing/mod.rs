@@ -145,6 +145,11 @@ impl LandingRepository {
         Ok(None)
     }
 
+    /// Whether a result waits for a target; read from files.
+    pub fn has_waiting(&self, target: &str) -> Result<bool, WorkspaceError> {
+        Ok(has_ref(&self.common, &landed_ref(target))?)
+    }
+
     /// A result that waits for a target and that the target does not contain, because it moved on meanwhile.
     pub fn diverged(&self, target: &str) -> Result<Option<String>, WorkspaceError> {
         let (Some(here), Some(waiting)) = (self.commit(target)?, self.commit(&landed_ref(target))?) else {
@@ -421,6 +426,14 @@ fn full_name(name: &str) -> String {
         true => name.to_owned(),
         false => format!("refs/heads/{name}"),
     }
+}
+
+/// Whether a ref is there, or may be: with the reftable format only git knows.
+pub(crate) fn has_ref(common: &Path, name: &str) -> Result<bool, crate::FindError> {
+    if common.join(name).is_file() || common.join("reftable").is_dir() {
+        return Ok(true);
+    }
+    Ok(crate::read(&common.join("packed-refs"))?.is_some_and(|text| text.lines().any(|line| line.ends_with(name))))
 }
 
 /// Where the result waits for a target.

@@ -15,7 +15,10 @@ use crate::{
     git_view::plain_file,
     lock::{RepoLock, io, retry},
 };
-use crate::{exchange::ancestor, landing::landed_ref};
+use crate::{
+    exchange::ancestor,
+    landing::{has_ref, landed_ref},
+};
 
 /// Time limit of a checkout: a large repository on a slow disk takes long.
 pub(super) const CHECKOUT: Duration = Duration::from_secs(3_600);
@@ -60,12 +63,7 @@ pub(super) fn start(backend: &WorkspaceBackend, rev: Option<&str>) -> Result<Sta
 /// The result that waits for a branch, if there is one on top of its commit: new work begins there.
 fn with_landed(backend: &WorkspaceBackend, target: &str, commit: String) -> Result<String, WorkspaceError> {
     let name = landed_ref(target);
-    let loose = backend.common_dir.join(&name).is_file();
-    let packed = || {
-        crate::read(&backend.common_dir.join("packed-refs"))
-            .is_ok_and(|text| text.is_some_and(|text| text.contains(&name)))
-    };
-    if !loose && !packed() {
+    if !has_ref(&backend.common_dir, &name)? {
         return Ok(commit);
     }
     let git = backend.git()?;
