@@ -1,7 +1,7 @@
 //! Workspaces in random dangerous states, taken down by commands that are killed at random moments.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::Stdio,
@@ -179,7 +179,9 @@ fn every_byte_is_there_or_was_named_though_tidying_up_is_killed() {
         })
         .collect();
     let (mut killed, wanted) = (0, sized(12, 300));
-    for n in 0..4 * wanted {
+    // What was named as left when it went; a workspace that came back and went again names only what it had then.
+    let mut named_before: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for n in 0..20 * wanted {
         if killed == wanted {
             break;
         }
@@ -191,10 +193,13 @@ fn every_byte_is_there_or_was_named_though_tidying_up_is_killed() {
         };
         let mut beside = home.command(dir, toft_bin(), &args);
         let mut beside = beside.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        thread::sleep(Duration::from_millis(5 + dice.below(300)));
+        thread::sleep(Duration::from_millis(5 + dice.below(150)));
         killed += usize::from(beside.try_wait().unwrap().is_none());
         beside.kill().unwrap();
         beside.wait().unwrap();
+        for Plot { repo, name, .. } in &plots {
+            named_before.entry(name.clone()).or_default().extend(left(&home, repo, name));
+        }
     }
     for dir in [&repo, &old] {
         home.toft(dir, &["ws", "gc", "--older-than", "0s", "-q"]).ok();
@@ -216,7 +221,8 @@ fn every_byte_is_there_or_was_named_though_tidying_up_is_killed() {
             stayed += 1;
             continue;
         }
-        let named = left(&home, repo, name);
+        let mut named = left(&home, repo, name);
+        named.extend(named_before.remove(name).unwrap_or_default());
         if shown["rescue"].is_null() {
             clean += 1;
             let only: Vec<_> =
