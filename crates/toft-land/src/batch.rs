@@ -60,7 +60,7 @@ impl Lander<'_> {
                 let candidate = CandidateCommit { commit: commit.clone(), tree: self.repository.tree(commit)? };
                 let known = self.verdicts(vec![candidate.tree.clone()])?;
                 let passed = known.get(&candidate.tree).is_some_and(toft_core::landing::Verdict::passed);
-                self.record_landed(landing, &candidate, "", passed, journal)?;
+                self.record_landed(landing, &candidate, passed, journal)?;
                 any = true;
             }
         }

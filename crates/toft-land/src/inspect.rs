@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use toft_core::landing::Landing;
 use toft_session::error::Error;
 use toft_vcs::landing::Changes;
 
@@ -12,45 +11,33 @@ use crate::Lander;
 const NAMED: usize = 5;
 
 impl Lander<'_> {
-    /// What a piece of work changes; or why it must not land.
-    pub(crate) fn inspect(&self, base: &str, landing: &Landing) -> Result<Result<Changes, String>, Error> {
-        let changes = self.repository.changes(base, &landing.offer.tip)?;
-        let contained = changes.files.is_empty() && self.repository.contains(&landing.offer.tip, base)?;
-        if changes.files.is_empty() && !contained {
-            let why =
-                "It changes nothing. Commit the change, or finish with the reason: toft finish --no-change \"…\".";
-            return Ok(Err(why.to_owned()));
+    /// Why a piece of work must not land, if so.
+    pub(crate) fn must_not_land(&self, changes: &Changes) -> Result<Option<String>, Error> {
+        if changes.contained {
+            return Ok(None);
         }
-        if !changes.markers.is_empty() {
-            return Ok(Err(format!(
-                "These files contain conflict markers: {}. Resolve them and commit.",
-                named(&changes.markers)
-            )));
-        }
-        let secret: Vec<String> = changes.files.iter().filter(|path| is_private(path)).cloned().collect();
-        if !secret.is_empty() {
-            return Ok(Err(format!(
-                "These files look private: {}. Remove them from the commits of this branch.",
-                named(&secret)
-            )));
-        }
-        let setup = &self.work.session().located().workspaces.setup;
-        let made = |path: &&String| {
-            setup.link.iter().chain(&setup.copy).any(|made| Path::new(path.as_str()).starts_with(made))
+        let among = |names: &dyn Fn(&str) -> bool| -> Vec<String> {
+            changes.files.iter().filter(|path| names(path)).cloned().collect()
         };
-        let made: Vec<String> = changes.files.iter().filter(made).cloned().collect();
-        if !made.is_empty() {
-            return Ok(Err(format!(
-                "These files were made by the setup of the workspace, and must not be committed: {}.",
-                named(&made)
-            )));
-        }
-        if let Some((path, commit)) = self.unknown_submodule(&changes.submodules)? {
-            return Ok(Err(format!(
-                "The submodule {path} is at {commit}, which this repository cannot find. Push it first."
-            )));
-        }
-        Ok(Ok(changes))
+        let setup = &self.work.session().located().workspaces.setup;
+        let made = |path: &str| setup.link.iter().chain(&setup.copy).any(|made| Path::new(path).starts_with(made));
+        let (private, made) = (among(&is_private), among(&made));
+        let why = if changes.files.is_empty() && !changes.merges {
+            "It changes nothing. Commit the change, or finish with the reason: toft finish --no-change \"…\"."
+                .to_owned()
+        } else if !changes.markers.is_empty() {
+            format!("These files contain conflict markers: {}. Resolve them and commit.", named(&changes.markers))
+        } else if !private.is_empty() {
+            format!("These files look private: {}. Take them out of the commits of this branch.", named(&private))
+        } else if !made.is_empty() {
+            let named = named(&made);
+            format!("These files were made by the setup of the workspace, and must not be committed: {named}.")
+        } else if let Some((path, commit)) = self.unknown_submodule(&changes.submodules)? {
+            format!("The submodule {path} is at {commit}, which this repository cannot find. Push it first.")
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(why))
     }
 
     /// A submodule whose commit no checkout of it on this machine has.

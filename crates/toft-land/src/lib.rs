@@ -29,7 +29,11 @@ use toft_core::{
     verbs::land::{Begin, ListedLanding, Move, Step},
 };
 use toft_session::{error::Error, land::LandRules};
-use toft_vcs::{Checkout, RepoLock, landing::LandingRepository, workspace::WorkspaceError};
+use toft_vcs::{
+    Checkout, RepoLock,
+    landing::{Changes, LandingRepository},
+    workspace::WorkspaceError,
+};
 use toft_work::Work;
 
 /// Maximum number of pairs of finished work that a forecast merges.
@@ -170,6 +174,8 @@ struct Journal<'a> {
     passed: bool,
     /// The target that it works on.
     target: String,
+    /// Work that waits for the fix of other work.
+    held: BTreeMap<LandingId, LandingId>,
     say: &'a mut dyn FnMut(&LandEvent),
 }
 
@@ -244,10 +250,10 @@ impl<'w> Lander<'w> {
 
     /// Which work conflicts with work that lands before it. Work that changes no common file does not.
     fn forecast_among(&self, newest: &str, tips: &[String], asked: &mut [&mut Forecast]) -> Result<(), Error> {
-        let changed = self.repository.changed_files(newest, tips)?;
+        let changed = self.repository.changes(newest, tips)?;
         let mut first: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         let mut pairs: Vec<(usize, usize)> = Vec::new();
-        for (later, files) in changed.iter().enumerate() {
+        for (later, Changes { files, .. }) in changed.iter().enumerate() {
             if !asked[later].conflicts.is_empty() {
                 continue;
             }
@@ -327,7 +333,7 @@ impl<'w> Lander<'w> {
         }
         let summary = LandSummary { unchecked: self.rules.check.commands.is_empty(), ..LandSummary::default() };
         let begun = self.work.act(self.actor(), None, Begin {})?;
-        let mut journal = Journal { summary, begun, passed: false, target: String::new(), say };
+        let mut journal = Journal { summary, begun, passed: false, target: String::new(), held: BTreeMap::new(), say };
         let mut done = BTreeSet::new();
         while let Some(target) = self.next_target(ids, &done)? {
             let lock = self.lock(&target, &mut journal)?;
@@ -350,9 +356,13 @@ impl<'w> Lander<'w> {
             self.reunite_all(&target, &mut journal)?;
             self.take_up(&target, &mut journal)?;
         }
-        let named = self.work.landings(ids, 0)?;
-        journal.summary.waiting =
-            named.into_iter().filter(|entry| entry.landing.state == LandingState::Queued).collect();
+        let mut waiting = self.work.landings(ids, 0)?;
+        waiting.retain(|entry| entry.landing.state == LandingState::Queued);
+        for entry in &mut waiting {
+            let fix = journal.held.get(&entry.landing.id).cloned();
+            entry.waits = entry.waits.take().or(fix.map(|landing| LandingWait::Fix { landing }));
+        }
+        journal.summary.waiting = waiting;
         Ok(journal.summary)
     }
 

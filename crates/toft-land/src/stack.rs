@@ -30,16 +30,6 @@ pub(crate) struct CandidateStack {
     pub(crate) changed: bool,
 }
 
-/// What is wrong with a piece of work; an error that says nothing about it stays one.
-fn of_the_work<T>(error: Error) -> Result<Result<T, String>, Error> {
-    match error {
-        Error::Workspace(error @ (WorkspaceError::NoBase { .. } | WorkspaceError::Run(RunError::Failed { .. }))) => {
-            Ok(Err(format!("It cannot be merged: {error}")))
-        }
-        error => Err(error),
-    }
-}
-
 impl Lander<'_> {
     /// Builds up to `most` candidates on `base`. What conflicts or must not land is sent back.
     pub(crate) fn stack(
@@ -52,18 +42,17 @@ impl Lander<'_> {
     ) -> Result<CandidateStack, Error> {
         let mut stack = CandidateStack::default();
         let base_tree = self.repository.tree(base)?;
-        for ListedLanding { landing, .. } in entries {
+        let tips: Vec<String> = entries.iter().map(|entry| entry.landing.offer.tip.clone()).collect();
+        let changes = self.repository.changes(base, &tips)?;
+        for (ListedLanding { landing, .. }, changes) in entries.iter().zip(&changes) {
             if stack.stacked.len() >= most {
                 break;
             }
-            let changes = match self.inspect(base, landing).or_else(of_the_work)? {
-                Ok(changes) => changes,
-                Err(why) => {
-                    self.bounce(landing, base, BounceReason::Policy, why, Vec::new(), journal)?;
-                    stack.changed = true;
-                    continue;
-                }
-            };
+            if let Some(why) = self.must_not_land(changes)? {
+                self.bounce(landing, base, BounceReason::Policy, why, Vec::new(), journal)?;
+                stack.changed = true;
+                continue;
+            }
             let top = stack.stacked.last().map(|top| top.candidate.clone());
             let top = top.unwrap_or_else(|| CandidateCommit { commit: base.to_owned(), tree: base_tree.clone() });
             let bounced = || {
@@ -72,39 +61,41 @@ impl Lander<'_> {
                 let bounced = bounced.filter(|entry| entry.mending);
                 bounced.map(|entry| (&entry.landing, entry.held)).chain(sent).collect::<Vec<_>>()
             };
-            let merged = match self.candidate(&top.commit, landing) {
-                Ok(merged) => merged,
+            let merged = match self.candidate(&top.commit, landing, &changes.subject) {
                 // One piece of work that cannot be merged does not stop the others.
-                Err(error) => {
-                    let why = match of_the_work::<()>(error)? {
-                        Err(why) => why,
-                        Ok(()) => continue,
-                    };
+                Err(Error::Workspace(error @ WorkspaceError::Run(RunError::Failed { .. }))) => {
+                    let why = format!("It cannot be merged: {error}");
                     self.bounce(landing, base, BounceReason::Policy, why, Vec::new(), journal)?;
                     stack.changed = true;
                     continue;
                 }
+                merged => merged?,
             };
+            let changed: Vec<String> = changes.files.iter().cloned().collect();
             match merged {
                 Merged::Clean(candidate) if candidate.tree == top.tree => {
                     // Its change is in the target, however it got there.
                     if stack.stacked.is_empty() {
-                        self.record_landed(landing, &top, "", false, journal)?;
+                        self.record_landed(landing, &top, false, journal)?;
                         stack.changed = true;
                     }
                 }
                 Merged::Nothing => {
                     if stack.stacked.is_empty() {
-                        self.record_landed(landing, &top, "", false, journal)?;
+                        self.record_landed(landing, &top, false, journal)?;
                         stack.changed = true;
                     }
                 }
-                Merged::Clean(_) if waits_for_fix(landing, &changes.files, true, bounced()).is_some() => {}
+                Merged::Clean(_) if let Some(fix) = waits_for_fix(landing, &changed, true, bounced()) => {
+                    journal.held.insert(landing.id.clone(), fix);
+                }
                 Merged::Clean(candidate) => {
                     let before = top.commit.clone();
                     stack.stacked.push(Stacked { landing: landing.clone(), candidate, before });
                 }
-                Merged::Conflict(files) if waits_for_fix(landing, &files, false, bounced()).is_some() => {}
+                Merged::Conflict(files) if let Some(fix) = waits_for_fix(landing, &files, false, bounced()) => {
+                    journal.held.insert(landing.id.clone(), fix);
+                }
                 // It conflicts with work that has not landed yet, and may not.
                 Merged::Conflict(_) if !stack.stacked.is_empty() => {}
                 Merged::Conflict(files) => {
@@ -117,12 +108,12 @@ impl Lander<'_> {
     }
 
     /// The candidate that has a piece of work on top of a commit.
-    pub(crate) fn candidate(&self, onto: &str, landing: &Landing) -> Result<Merged, Error> {
+    fn candidate(&self, onto: &str, landing: &Landing, subject: &str) -> Result<Merged, Error> {
         let tip = &landing.offer.tip;
         let (way, subject) = match self.rules.how {
-            LandHow::Merge => (MergeWay::Merge, format!("Merge: {}", self.repository.subject(tip)?)),
-            LandHow::Squash => (MergeWay::Squash, self.repository.subject(tip)?),
-            LandHow::Rebase => (MergeWay::Rebase, String::new()),
+            LandHow::Merge => (MergeWay::Merge, format!("Merge: {subject}")),
+            LandHow::Squash => (MergeWay::Squash, subject.to_owned()),
+            LandHow::Rebase => (MergeWay::Rebase, subject.to_owned()),
         };
         let mut trailers = Vec::new();
         if let Some(issue) = &landing.issue {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use toft_core::{
     landing::{Landing, Verdict},
-    verbs::land::{List, RecordLanding},
+    verbs::land::{LandedWork, List, RecordLandings},
 };
 use toft_session::{error::Error, land::UpdateRule};
 use toft_vcs::landing::{CandidateCommit, MergeWay, Merged, TargetCheckout, landed_ref};
@@ -29,11 +29,14 @@ impl Lander<'_> {
         if !self.advance(target, base, own, &end.candidate.commit)? {
             return Ok(LandRound::Again);
         }
-        for Stacked { landing, candidate, before } in stacked {
-            // The tree that was checked is that of the last.
-            let landed = CandidateCommit { commit: candidate.commit.clone(), tree: end.candidate.tree.clone() };
-            self.record_landed(landing, &landed, before, checked, journal)?;
-        }
+        let landed = stacked.iter().map(|Stacked { landing, candidate, before, .. }| LandedWork {
+            landing: landing.id.clone(),
+            tip: landing.offer.tip.clone(),
+            commit: candidate.commit.clone(),
+            before: before.clone(),
+        });
+        // The tree that was checked is that of the last.
+        self.record(landed.collect(), &end.candidate.tree, checked, journal)?;
         Ok(LandRound::Again)
     }
 
@@ -57,34 +60,33 @@ impl Lander<'_> {
         Ok(self.repository.move_waiting(target, to, waiting.as_deref())?)
     }
 
-    /// Records that work is in the target.
+    /// Records that a piece of work is in the target, however it got there.
     pub(crate) fn record_landed(
         &self,
         landing: &Landing,
         candidate: &CandidateCommit,
-        before: &str,
         checked: bool,
         journal: &mut Journal<'_>,
     ) -> Result<(), Error> {
-        let request = RecordLanding {
-            landing: landing.id.clone(),
-            tip: landing.offer.tip.clone(),
-            commit: candidate.commit.clone(),
-            before: before.to_owned(),
-            tree: candidate.tree.clone(),
-            check: checked.then(|| self.rules.check.digest()),
-        };
-        let landing = match self.work.act(self.actor(), None, request) {
-            // The target has it; what its agent did since lands next.
-            Err(Error::Refused(refusal)) => {
-                journal.say(&LandEvent::Note { text: refusal.to_string() });
-                return Ok(());
-            }
-            recorded => recorded?,
-        };
-        self.repository.unpin(landing.id.as_str())?;
-        journal.say(&LandEvent::Landed { landing: Box::new(landing.clone()) });
-        journal.summary.landed.push(landing);
+        let (landing, tip) = (landing.id.clone(), landing.offer.tip.clone());
+        let landed = LandedWork { landing, tip, commit: candidate.commit.clone(), before: String::new() };
+        self.record(vec![landed], &candidate.tree, checked, journal)
+    }
+
+    fn record(
+        &self,
+        landed: Vec<LandedWork>,
+        tree: &str,
+        checked: bool,
+        journal: &mut Journal<'_>,
+    ) -> Result<(), Error> {
+        let check = checked.then(|| self.rules.check.digest());
+        let recorded = self.work.act(self.actor(), None, RecordLandings { landed, tree: tree.to_owned(), check })?;
+        self.repository.unpin(recorded.iter().map(|landing| landing.id.as_str()))?;
+        for landing in recorded {
+            journal.say(&LandEvent::Landed { landing: Box::new(landing.clone()) });
+            journal.summary.landed.push(landing);
+        }
         Ok(())
     }
 

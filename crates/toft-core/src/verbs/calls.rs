@@ -73,7 +73,7 @@ pub static CALLS: [Call; 78] = [
     call::<land::List>(),
     call::<land::Move>(),
     call::<land::RecordCheck>(),
-    call::<land::RecordLanding>(),
+    call::<land::RecordLandings>(),
     call::<land::Revert>(),
     call::<land::Review>(),
     call::<land::Verdicts>(),

@@ -11,14 +11,48 @@ use crate::{Vcs, git_run::Git, lock::io, workspace::WorkspaceError};
 /// Maximum number of commits of a target that are searched for landings.
 const SEARCHED: &str = "--max-count=2000";
 
-/// What a commit changes, and what must not land.
+/// What the commits of a piece of work change, and what must not land.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    pub files: Vec<String>,
+    /// The first line of the newest commit's message.
+    pub subject: String,
+    pub files: BTreeSet<String>,
     /// Added or changed submodules, with their commits.
     pub submodules: Vec<(String, String)>,
-    /// Files with conflict markers in added lines.
+    /// Files with conflict markers.
     pub markers: Vec<String>,
+    /// Some of the commits are merges.
+    pub merges: bool,
+    /// The target has all of them.
+    pub contained: bool,
+}
+
+/// A commit as `git log --raw` shows it.
+#[derive(Default)]
+struct LoggedCommit {
+    parents: Vec<String>,
+    subject: String,
+    files: Vec<String>,
+    submodules: Vec<(String, String)>,
+}
+
+impl LoggedCommit {
+    fn read(part: &str) -> Option<(String, Self)> {
+        let mut fields = part.splitn(3, '\u{2}');
+        let (head, subject, raw) = (fields.next()?, fields.next()?, fields.next().unwrap_or_default());
+        let mut names = head.split_whitespace().map(str::to_owned);
+        let commit = names.next()?;
+        let mut found = Self { parents: names.collect(), subject: subject.to_owned(), ..Self::default() };
+        let mut words = raw.split('\0').map(|word| word.trim_start_matches('\n')).filter(|word| !word.is_empty());
+        while let (Some(facts), Some(path)) = (words.next(), words.next()) {
+            let facts: Vec<&str> = facts.split(' ').collect();
+            if facts.get(1) == Some(&"160000") {
+                found.submodules.push((path.to_owned(), facts.get(3).copied().unwrap_or_default().to_owned()));
+            }
+            found.files.push(path.to_owned());
+        }
+        Some((commit, found))
+    }
 }
 
 impl LandingRepository {
@@ -52,61 +86,46 @@ impl LandingRepository {
         }
     }
 
-    /// The files that the commits of each tip change, without those that `target` has. Merges count for nothing.
-    pub fn changed_files(&self, target: &str, tips: &[String]) -> Result<Vec<BTreeSet<String>>, WorkspaceError> {
-        let run = self.git.run(["log", "-z", "--name-only", "--no-renames", "--format=%x01%H %P", "--stdin"])?;
+    /// What the commits of each tip change, without those that `target` has. Merges count for nothing.
+    pub fn changes(&self, target: &str, tips: &[String]) -> Result<Vec<Changes>, WorkspaceError> {
         let feed: String = tips.iter().map(|tip| format!("{tip}\n")).chain([format!("^{target}\n")]).collect();
-        let said = run.ok_fed(|to| to.write_all(feed.as_bytes()))?;
-        let mut commits: BTreeMap<String, (Vec<String>, Vec<String>)> = BTreeMap::new();
-        for part in String::from_utf8_lossy(&said).split('\u{1}').filter(|part| !part.is_empty()) {
-            let (head, files) = part.split_once('\0').unwrap_or((part, ""));
-            let mut names = head.split_whitespace().map(str::to_owned);
-            let Some(commit) = names.next() else { continue };
-            let files = files.split('\0').map(|file| file.trim_start_matches('\n'));
-            let files = files.filter(|file| !file.is_empty()).map(str::to_owned).collect();
-            commits.insert(commit, (names.collect(), files));
+        let log = |args: &[&str]| -> Result<String, WorkspaceError> {
+            let run = self.git.run(["log", "--stdin", "-z", "--no-renames"])?.args(args);
+            Ok(String::from_utf8_lossy(&run.ok_fed(|to| to.write_all(feed.as_bytes()))?).into_owned())
+        };
+        let said = log(&["--raw", "--no-abbrev", "--format=%x01%H %P%x02%s%x02"])?;
+        let commits: BTreeMap<String, LoggedCommit> = said.split('\u{1}').filter_map(LoggedCommit::read).collect();
+        let said = log(&["--name-only", "--diff-filter=AM", "-G^(<<<<<<<|>>>>>>>) ", "--format=%x01%H"])?;
+        let mut marked: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for part in said.split('\u{1}').filter(|part| !part.is_empty()) {
+            let mut words = part.split('\0').map(|word| word.trim_start_matches('\n')).filter(|word| !word.is_empty());
+            if let Some(commit) = words.next() {
+                marked.insert(commit.to_owned(), words.map(str::to_owned).collect());
+            }
         }
-        let mut changed = Vec::new();
+        let mut all = Vec::new();
         for tip in tips {
-            let (mut files, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![tip.clone()]);
+            let mut changes = Changes { contained: !commits.contains_key(tip), ..Changes::default() };
+            let (mut seen, mut open, mut suspects) = (BTreeSet::new(), vec![tip.clone()], BTreeSet::new());
             while let Some(commit) = open.pop() {
-                if let Some((parents, own)) = commits.get(&commit).filter(|_| seen.insert(commit.clone())) {
-                    files.extend(own.iter().cloned());
-                    open.extend(parents.iter().cloned());
+                let Some(found) = commits.get(&commit).filter(|_| seen.insert(commit.clone())) else { continue };
+                changes.merges |= found.parents.len() > 1;
+                changes.files.extend(found.files.iter().cloned());
+                changes.submodules.extend(found.submodules.iter().cloned());
+                suspects.extend(marked.get(&commit).into_iter().flatten());
+                open.extend(found.parents.iter().cloned());
+            }
+            changes.subject = commits.get(tip).map(|found| found.subject.clone()).unwrap_or_default();
+            for name in suspects {
+                // A later commit may have removed them.
+                let content = self.git.run(["cat-file", "blob", &format!("{tip}:{name}")])?.end()?;
+                if content.code == 0 && has_markers(&content.out) {
+                    changes.markers.push(name.clone());
                 }
             }
-            changed.push(files);
+            all.push(changes);
         }
-        Ok(changed)
-    }
-
-    /// What a commit changes since it left `target`.
-    pub fn changes(&self, target: &str, tip: &str) -> Result<Changes, WorkspaceError> {
-        let Some(base) = self.git.run(["merge-base", target, tip])?.maybe()? else {
-            return Err(WorkspaceError::NoBase { text: tip.to_owned() });
-        };
-        let raw = self.git.run(["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", &base, tip])?.ok()?;
-        let mut words = raw.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
-        let mut changes = Changes::default();
-        while let (Some(facts), Some(path)) = (words.next().filter(|word| !word.is_empty()), words.next()) {
-            let facts: Vec<&str> = facts.split(' ').collect();
-            if facts.get(1) == Some(&"160000") {
-                changes.submodules.push((path.clone(), facts.get(3).copied().unwrap_or_default().to_owned()));
-            }
-            changes.files.push(path);
-        }
-        let signs = "-G^(<<<<<<<|>>>>>>>) ";
-        let marked = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=AM", signs, &base, tip];
-        let marked = self.git.run(marked)?.ok()?;
-        let names = marked.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        for name in names.map(|name| String::from_utf8_lossy(name).into_owned()) {
-            // The change may also have removed markers.
-            let content = self.git.run(["cat-file", "blob", &format!("{tip}:{name}")])?.ok()?;
-            if has_markers(&content) {
-                changes.markers.push(name);
-            }
-        }
-        Ok(changes)
+        Ok(all)
     }
 
     /// What a commit changes since it left `target`, in the format of git.

@@ -188,9 +188,11 @@ impl LandingRepository {
         Ok(run.arg(clone).arg(spec).ok().map(drop)?)
     }
 
-    /// Lets go of a commit that has landed.
-    pub fn unpin(&self, name: &str) -> Result<(), WorkspaceError> {
-        Ok(retry(|| self.git.run(["update-ref", "-d", &format!("{QUEUE}{name}")])?.ok()).map(drop)?)
+    /// Lets go of commits that have landed.
+    pub fn unpin<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<(), WorkspaceError> {
+        let lines: String = names.map(|name| format!("delete {QUEUE}{name}\n")).collect();
+        let delete = || self.git.run(["update-ref", "--stdin"])?.ok_fed(|to| to.write_all(lines.as_bytes()));
+        Ok(retry(delete).map(drop)?)
     }
 
     /// Merges a commit into another. The message gets the trailers.

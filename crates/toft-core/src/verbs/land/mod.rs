@@ -6,7 +6,7 @@ mod settle;
 
 pub use check::{Flaky, RecordCheck, Verdicts};
 pub use review::Review;
-pub use settle::{BounceLanding, Move, RecordLanding, Step};
+pub use settle::{BounceLanding, LandedWork, Move, RecordLandings, Step};
 pub(super) use settle::{withdraw_all, withdraw_bounced};
 
 use std::collections::BTreeMap;

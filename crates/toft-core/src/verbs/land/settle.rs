@@ -20,16 +20,9 @@ use crate::{
 
 /// Record that work is in its target.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "LandRecordLanding")]
-pub struct RecordLanding {
-    /// The landing with the commit that landed.
-    pub landing: LandingId,
-    pub tip: String,
-    /// The commit of the target that has it.
-    pub commit: String,
-    /// The commit of the target before it.
-    #[serde(default)]
-    pub before: String,
+#[schemars(rename = "LandRecordLandings")]
+pub struct RecordLandings {
+    pub landed: Vec<LandedWork>,
     /// The tree of the target that was checked.
     pub tree: String,
     /// A digest of the commands that checked it; absent if there is no check, or if it was merged without toft.
@@ -37,46 +30,54 @@ pub struct RecordLanding {
     pub check: Option<String>,
 }
 
-impl Verb for RecordLanding {
-    type Outcome = Landing;
-    const NAME: &'static str = "land.record_landing";
+/// A piece of work that is in its target.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LandedWork {
+    pub landing: LandingId,
+    /// Its newest commit.
+    pub tip: String,
+    /// The commit of the target that has it.
+    pub commit: String,
+    /// The commit of the target before it; empty if it was merged without toft.
+    #[serde(default)]
+    pub before: String,
+}
+
+impl Verb for RecordLandings {
+    /// What was recorded. Work that has other commits since is left out: they land next.
+    type Outcome = Vec<Landing>;
+    const NAME: &'static str = "land.record_landings";
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Landing>> {
         rights::require(work, Action::Land)?;
-        let mut landing = find_landing(work, self.landing.as_str())?;
-        if landing.state == LandingState::Landed {
-            return Ok(landing);
-        }
-        if landing.offer.tip != self.tip {
-            let (state, wanted) = ("changed since it was merged".into(), "its new commits land next".into());
-            return Err(Refusal::WrongState { id: landing.id.to_string(), state, wanted }.into());
-        }
-        if let Some(check) = &self.check {
-            let verdict = work.tx.verdict(&Verdict::key(&landing.repository, &self.tree, check))?;
-            if !verdict.is_some_and(|verdict| verdict.passed()) {
-                let (state, wanted) = ("not checked".into(), "its tree has to pass the check first".into());
-                return Err(Refusal::WrongState { id: landing.id.to_string(), state, wanted }.into());
+        let mut recorded = Vec::new();
+        for LandedWork { landing, tip, commit, before } in self.landed {
+            let mut landing = find_landing(work, landing.as_str())?;
+            if landing.state == LandingState::Landed || landing.offer.tip != tip {
+                continue;
             }
+            if let Some(check) = &self.check {
+                let verdict = work.tx.verdict(&Verdict::key(&landing.repository, &self.tree, check))?;
+                if !verdict.is_some_and(|verdict| verdict.passed()) {
+                    let (state, wanted) = ("not checked".into(), "its tree has to pass the check first".into());
+                    return Err(Refusal::WrongState { id: landing.id.to_string(), state, wanted }.into());
+                }
+            }
+            let waited = landing.state == LandingState::Queued;
+            let (by, checked) = (work.actor.to_owned(), self.check.clone());
+            landing.state = LandingState::Landed;
+            landing.updated = work.now.wall;
+            let detail = json!({ "landing": landing.id, "commit": commit, "target": landing.offer.target });
+            landing.landed = Some(LandedAs { commit, before, at: work.now.wall, by, checked });
+            work.record(landing.entity(), "land.landed", detail, vec![Write::Landing(landing.clone())])?;
+            if waited && landing.offer.closes {
+                no_longer_awaited(work, &landing)?;
+            }
+            recorded.push(landing);
         }
-        let waited = landing.state == LandingState::Queued;
-        landing.state = LandingState::Landed;
-        landing.updated = work.now.wall;
-        landing.landed = Some(LandedAs {
-            commit: self.commit,
-            before: self.before,
-            at: work.now.wall,
-            by: work.actor.to_owned(),
-            checked: self.check,
-        });
-        let detail =
-            json!({ "commit": landing.landed.as_ref().map(|landed| &landed.commit), "target": landing.offer.target });
-        work.record(landing.entity(), "land.landed", detail, vec![Write::Landing(landing.clone())])?;
-        if waited && landing.offer.closes {
-            no_longer_awaited(work, &landing)?;
-        }
-        Ok(landing)
+        Ok(recorded)
     }
 }
 
