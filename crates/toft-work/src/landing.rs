@@ -20,11 +20,7 @@ use toft_core::{
 };
 use toft_plan::Plan;
 use toft_session::{error::Error, land::CloseRule};
-use toft_vcs::{
-    Vcs,
-    landing::{LandingRepository, landed_ref},
-    workspace::WorkspaceBackend,
-};
+use toft_vcs::{Vcs, landing::LandingRepository, workspace::WorkspaceBackend};
 
 use crate::Work;
 
@@ -121,13 +117,10 @@ impl Work<'_> {
         Ok(listed)
     }
 
-    /// The name of the newest state of a target: its own, or that of the result that waits for it.
-    pub fn newest_name(&self, target: &str) -> Result<String, Error> {
+    /// The newest commit of a target, or of the result that waits for it. The name of that may be gone in a moment.
+    pub fn newest_commit(&self, target: &str) -> Result<String, Error> {
         let newest = self.landing_repository()?.map(|repository| repository.newest(target)).transpose()?.flatten();
-        Ok(match newest {
-            Some((newest, own)) if newest != own => landed_ref(target),
-            _ => target.to_owned(),
-        })
+        Ok(newest.map_or_else(|| target.to_owned(), |(newest, _)| newest))
     }
 
     /// The workspace of a landing.

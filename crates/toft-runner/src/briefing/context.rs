@@ -159,7 +159,7 @@ impl Briefing<'_> {
         if matches!(bounce.reason, BounceReason::Conflict | BounceReason::Check)
             && let Some(landing) = &facts.landing
         {
-            let name = self.newest_name(&landing.offer.target)?;
+            let name = self.newest_commit(&landing.offer.target)?;
             pieces.push(format!("Begin with `git merge {name}` in this directory: what landed there and what this work is for have to hold both. Commit, then finish again."));
         }
         Ok(pieces)
