@@ -103,3 +103,56 @@ fn a_ledger_in_the_tree_and_an_agent_in_a_sandbox_land_as_any_other() {
     assert!(repo.join("one.txt").exists());
     assert_ne!(fs::read(repo.join(".toft/issues.jsonl")).unwrap(), ledger, "the ledger says that it is closed");
 }
+
+#[test]
+fn a_confined_agent_whose_work_is_verified_writes_through_no_link() {
+    let mut home = Home::outside_of_tmp();
+    home.until_landed();
+    home.toft_on_path();
+    let config = home.path().join("home/.config/toft");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("config.toml"), "[verify]\ncommands = [\"test -e one.txt\"]\n").unwrap();
+    let repo = home.repo("shop");
+    let victim = home.path().join("home/victim");
+    fs::write(&victim, "mine\n").unwrap();
+    let id = add(&home, &repo, &["first"]);
+    let script = format!(
+        "echo one > one.txt; git add one.txt; git commit -q -m one; \
+         rm -f $TOFT_REPORT; ln -s {} $TOFT_REPORT; toft finish -m evil --evidence HEAD; rm -f $TOFT_REPORT; \
+         toft finish -m one --evidence HEAD",
+        victim.display()
+    );
+    home.toft(&repo, &["run", "--until-idle", "--sandbox", "--", "sh", "-c", &script]).ok();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "mine\n", "nothing outside of the sandbox was written");
+    assert_eq!(status(&home, &repo, &id), "in_progress", "it was verified, and waits to land");
+    home.toft(&repo, &["land"]).ok();
+    assert_eq!(status(&home, &repo, &id), "closed");
+}
+
+#[test]
+fn what_a_contributor_lands_names_no_private_issue() {
+    let mut home = home();
+    home.set("GIT_CONFIG_COUNT", "1");
+    home.set("GIT_CONFIG_KEY_0", "protocol.file.allow");
+    home.set("GIT_CONFIG_VALUE_0", "always");
+    let upstream = home.git("upstream");
+    let clone = home.path().join("clone");
+    home.run(home.path(), "git", &["clone", "-q", &upstream.display().to_string(), "clone"]);
+    home.toft(&clone, &["init", "--contributor"]).ok();
+    let id = add(&home, &clone, &["A private plan"]);
+    home.toft(
+        &clone,
+        &["run", "--until-idle", "--", "sh", "-c", "echo one > one.txt; git add -A; git commit -q -m one"],
+    )
+    .ok();
+    home.toft(&clone, &["land"]).ok();
+    assert_eq!(status(&home, &clone, &id), "closed");
+    assert!(clone.join("one.txt").exists());
+    let messages = home.run(&clone, "git", &["log", "--format=%B", "main"]);
+    assert!(
+        messages.contains("Toft-Landing: ") && !messages.contains(&id) && !messages.contains("private"),
+        "{messages}"
+    );
+    let outgoing = home.toft(&clone, &["doctor", "--outgoing"]).ok();
+    assert!(!outgoing.contains("Finding"), "{outgoing}");
+}

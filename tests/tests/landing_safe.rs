@@ -1,4 +1,4 @@
-//! Landing harms nothing: whatever is killed, whoever commits meanwhile, whatever a check does.
+//! Landing harms nothing: a lander may be killed, users commit meanwhile, and a check may do anything.
 
 #![cfg(unix)]
 
@@ -174,13 +174,12 @@ fn a_check_harms_nothing_whatever_it_does() {
     }
     let yard = Yard::new("");
     let refs = || yard.git(&["for-each-ref", "--format=%(refname)", "refs/heads", "refs/tags"]);
-    let mut config = fs::read(yard.repo.join(".git/config")).unwrap();
     for (n, (name, check)) in hostile.iter().enumerate() {
         yard.configure(&format!("[land]\ncheck = ['{check}']\n"));
         let before = refs();
         let id = yard.issue(name, &format!("echo {n} > plain{n}.txt"), "false");
         yard.run(&[]);
-        config = if n == 0 { fs::read(yard.repo.join(".git/config")).unwrap() } else { config };
+        let config = fs::read(yard.repo.join(".git/config")).unwrap();
         yard.land();
         assert_eq!(yard.status(&id), "closed", "{name}");
         let own =
@@ -215,7 +214,9 @@ fn two_targets_are_checked_apart() {
     let fine = yard.issue("fine", "echo fine > fine.txt", "false");
     yard.configure("[land]\ninto = \"dev\"\n");
     yard.run(&[]);
-    yard.configure("[land]\ncheck = [\"sleep 1; test ! -e bad\"]\n");
+    // The second lander begins while the first one's check runs, and its check ends first.
+    let started = yard.home.path().join("home/started");
+    yard.configure("[land]\ncheck = [\"if [ -e bad ]; then touch $HOME/started; while [ ! -e $HOME/ended ]; do sleep 0.05; done; fi; test ! -e bad\"]\n");
     let lander = |id: &str| {
         yard.home
             .command(&yard.repo, toft_bin(), &["land", id])
@@ -225,10 +226,10 @@ fn two_targets_are_checked_apart() {
             .unwrap()
     };
     let mut first = lander(&bad);
-    thread::sleep(Duration::from_millis(500));
-    let mut second = lander(&fine);
+    until("the first check runs", || started.exists());
+    lander(&fine).wait().unwrap();
+    fs::write(yard.home.path().join("home/ended"), "").unwrap();
     first.wait().unwrap();
-    second.wait().unwrap();
     assert!(!yard.repo.join("bad").exists() && yard.status(&bad) == "open", "what failed did not land");
     assert_eq!(yard.status(&fine), "closed");
 }
@@ -411,4 +412,12 @@ fn work_that_needs_no_change_after_all_holds_up_nobody() {
     yard.land();
     assert_eq!((yard.status(&b), yard.status(&c)), ("closed".into(), "closed".into()));
     assert_eq!(fs::read_to_string(yard.repo.join("shared.txt")).unwrap(), "words: a c\n");
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -1,7 +1,7 @@
 //! One round of a queue: a stack of candidates is checked in batches; what passes lands, the culprit is sent back.
 
 use toft_core::{
-    landing::{BounceReason, LandingState},
+    landing::{BounceReason, CulpritSearch, CulpritStep, LandingState},
     verbs::land::ListedLanding,
 };
 use toft_session::{error::Error, land::LandHow};
@@ -79,7 +79,7 @@ impl Lander<'_> {
         let batches: Vec<&[Stacked]> = stacked.chunks(self.rules.batch).collect();
         let ends = batches.iter().filter_map(|batch| batch.last());
         let mut known = self.verdicts(ends.map(|end| end.candidate.tree.clone()).collect())?;
-        known.retain(|_, verdict| verdict.passed() || verdict.failures_since(journal.begun) > 0);
+        known.retain(|tree, verdict| verdict.passed() || journal.failed.contains_key(tree));
         let mut open: Vec<ToCheck<'_>> = Vec::new();
         for batch in &batches {
             if let Some(end) = batch.last().filter(|end| !known.contains_key(&end.candidate.tree)) {
@@ -117,32 +117,21 @@ impl Lander<'_> {
         mut said: String,
         journal: &mut Journal<'_>,
     ) -> Result<LandRound, Error> {
-        // Everything before `good` passes; with `bad` it fails.
-        let (mut good, mut bad) = (0, batch.len());
-        loop {
-            while bad - good > 1 {
-                let middle = usize::midpoint(good, bad);
-                let (passed, why) = self.passes(&to_check(&batch[middle - 1], &batch[..middle]), false, journal)?;
-                match passed {
-                    true => good = middle,
-                    false => (bad, said) = (middle, why),
+        let mut search = CulpritSearch::of(batch.len());
+        let culprit = loop {
+            match search.step() {
+                CulpritStep::Check { count, blames } => {
+                    let check = to_check(&batch[count - 1], &batch[..count]);
+                    let (passed, why) = self.passes(&check, blames, journal)?;
+                    said = if passed { said } else { why };
+                    search = search.after(passed);
                 }
+                CulpritStep::Found { at } => break at,
+                CulpritStep::Passes => return self.land_all(target, base, own, batch, true, journal),
             }
-            // Nobody is blamed for one failure.
-            let (passed, why) = self.passes(&to_check(&batch[bad - 1], &batch[..bad]), true, journal)?;
-            match passed {
-                true if bad == batch.len() => {
-                    return self.land_all(target, base, own, batch, true, journal);
-                }
-                true => (good, bad) = (bad, batch.len()),
-                false => {
-                    said = if why.is_empty() { said } else { why };
-                    break;
-                }
-            }
-        }
-        if good > 0 {
-            self.land_all(target, base, own, &batch[..good], true, journal)?;
+        };
+        if culprit > 0 {
+            self.land_all(target, base, own, &batch[..culprit], true, journal)?;
         } else {
             let before = CandidateCommit { commit: base.to_owned(), tree: self.repository.tree(base)? };
             let alone = ToCheck { candidate: &before, landings: Vec::new() };
@@ -159,7 +148,7 @@ impl Lander<'_> {
                 return Ok(LandRound::Over);
             }
         }
-        let culprit = &batch[bad - 1].landing;
+        let culprit = &batch[culprit].landing;
         let now = self.repository.newest(target)?.ok_or_else(|| no_target(target))?.0;
         let (what, more) = said.split_once('\n').unwrap_or((&said, ""));
         let message = format!("{what} with it on the newest {target}.\n{}", end_of(more));

@@ -42,7 +42,7 @@ impl Lander<'_> {
                 if verdict.passed() {
                     return Ok((true, String::new()));
                 }
-                let failures = verdict.failures_since(journal.begun);
+                let failures = journal.failed.get(&verdict.tree).copied().unwrap_or_default();
                 if failures > 1 || failures == 1 && !blames {
                     return Ok((false, said.unwrap_or_default()));
                 }
@@ -99,6 +99,9 @@ impl Lander<'_> {
             }
             journal.summary.checks += 1;
             journal.passed |= passed;
+            if !passed {
+                *journal.failed.entry(check.candidate.tree.clone()).or_default() += 1;
+            }
             journal.say(&LandEvent::Checked { passed, ms, landings: check.landings.clone() });
             let request = RecordCheck {
                 repository: repository.clone(),

@@ -24,16 +24,11 @@ use std::{
 use serde::Serialize;
 use toft_core::{
     id::LandingId,
-    landing::{BounceReason, Landing, LandingState, LandingWait},
-    time::Timestamp,
+    landing::{BounceReason, Landing, LandingState, LandingWait, WorkChanges},
     verbs::land::{Begin, ListedLanding, Move, Step},
 };
 use toft_session::{error::Error, land::LandRules};
-use toft_vcs::{
-    Checkout, RepoLock,
-    landing::{Changes, LandingRepository},
-    workspace::WorkspaceError,
-};
+use toft_vcs::{Checkout, RepoLock, landing::LandingRepository, workspace::WorkspaceError};
 use toft_work::Work;
 
 /// Maximum number of pairs of finished work that a forecast merges.
@@ -168,9 +163,9 @@ pub struct Lander<'w> {
 /// What a lander has done so far, and whom it tells.
 struct Journal<'a> {
     summary: LandSummary,
-    /// When it began, on the store's clock: older failures of checks are not believed.
-    begun: Timestamp,
-    /// A check has passed since.
+    /// How often the check failed on a tree since it began: older failures may have had other reasons.
+    failed: BTreeMap<String, usize>,
+    /// A check has passed since it began.
     passed: bool,
     /// The target that it works on.
     target: String,
@@ -182,6 +177,19 @@ struct Journal<'a> {
 impl Journal<'_> {
     fn say(&mut self, event: &LandEvent) {
         (self.say)(event);
+    }
+
+    /// Tells what a person should know.
+    fn note(&mut self, text: String) {
+        self.say(&LandEvent::Note { text: text.clone() });
+        self.summary.notes.push(text);
+    }
+
+    /// What has landed stays landed: a step after it that failed is only told.
+    fn note_failure(&mut self, done: Result<(), Error>) {
+        if let Err(error) = done {
+            self.note(error.to_string());
+        }
     }
 }
 
@@ -253,7 +261,7 @@ impl<'w> Lander<'w> {
         let changed = self.repository.changes(newest, tips)?;
         let mut first: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         let mut pairs: Vec<(usize, usize)> = Vec::new();
-        for (later, Changes { files, .. }) in changed.iter().enumerate() {
+        for (later, WorkChanges { files, .. }) in changed.iter().enumerate() {
             if !asked[later].conflicts.is_empty() {
                 continue;
             }
@@ -332,21 +340,28 @@ impl<'w> Lander<'w> {
             }
         }
         let summary = LandSummary { unchecked: self.rules.check.commands.is_empty(), ..LandSummary::default() };
-        let begun = self.work.act(self.actor(), None, Begin {})?;
-        let mut journal = Journal { summary, begun, passed: false, target: String::new(), held: BTreeMap::new(), say };
+        self.work.act(self.actor(), None, Begin {})?;
+        let mut journal = Journal {
+            summary,
+            failed: BTreeMap::new(),
+            passed: false,
+            target: String::new(),
+            held: BTreeMap::new(),
+            say,
+        };
         let mut done = BTreeSet::new();
         while let Some(target) = self.next_target(ids, &done)? {
             let lock = self.lock(&target, &mut journal)?;
             journal.target.clone_from(&target);
             if self.repository.commit(&target)?.is_none() {
                 let text = format!("there is no branch {target} here; `into` in [land] names the one to land in");
-                journal.say(&LandEvent::Note { text: text.clone() });
-                journal.summary.notes.push(text);
+                journal.note(text);
                 done.insert(target);
                 continue;
             }
             while let LandRound::Again = self.round(&target, ids, &mut journal)? {}
-            self.take_up(&target, &mut journal)?;
+            let taken_up = self.take_up(&target, &mut journal);
+            journal.note_failure(taken_up);
             drop(lock);
             done.insert(target);
         }
@@ -354,8 +369,11 @@ impl<'w> Lander<'w> {
             let _lock = self.lock(&target, &mut journal)?;
             journal.target.clone_from(&target);
             self.reunite_all(&target, &mut journal)?;
-            self.take_up(&target, &mut journal)?;
+            let taken_up = self.take_up(&target, &mut journal);
+            journal.note_failure(taken_up);
         }
+        let unpinned = self.unpin_landed();
+        journal.note_failure(unpinned);
         let mut waiting = self.work.landings(ids, 0)?;
         waiting.retain(|entry| entry.landing.state == LandingState::Queued);
         for entry in &mut waiting {

@@ -39,8 +39,7 @@ impl Lander<'_> {
             }
         };
         let request = Revert { landing: landing.id.clone(), tip: candidate.commit.clone() };
-        let queued = self.work.act(self.actor(), None, request)?;
-        self.repository.pin(queued.id.as_str(), &candidate.commit)?;
-        Ok(queued)
+        self.repository.pin(&Landing::pin_of_revert(&landing.id), &candidate.commit)?;
+        self.work.act(self.actor(), None, request)
     }
 }

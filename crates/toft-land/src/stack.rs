@@ -1,6 +1,7 @@
 //! Candidates on top of each other: each is the target with one more piece of work.
 
 use toft_core::{
+    issue::private::Private,
     landing::{BounceReason, Landing, LandingState, waits_for_fix},
     verbs::land::ListedLanding,
 };
@@ -44,6 +45,7 @@ impl Lander<'_> {
         let base_tree = self.repository.tree(base)?;
         let tips: Vec<String> = entries.iter().map(|entry| entry.landing.offer.tip.clone()).collect();
         let changes = self.repository.changes(base, &tips)?;
+        let private = self.work.private_issues()?;
         for (ListedLanding { landing, .. }, changes) in entries.iter().zip(&changes) {
             if stack.stacked.len() >= most {
                 break;
@@ -61,7 +63,7 @@ impl Lander<'_> {
                 let bounced = bounced.filter(|entry| entry.mending);
                 bounced.map(|entry| (&entry.landing, entry.held)).chain(sent).collect::<Vec<_>>()
             };
-            let merged = match self.candidate(&top.commit, landing, &changes.subject) {
+            let merged = match self.candidate(&top.commit, landing, &changes.subject, &private) {
                 // One piece of work that cannot be merged does not stop the others.
                 Err(Error::Workspace(error @ WorkspaceError::Run(RunError::Failed { .. }))) => {
                     let why = format!("It cannot be merged: {error}");
@@ -108,7 +110,7 @@ impl Lander<'_> {
     }
 
     /// The candidate that has a piece of work on top of a commit.
-    fn candidate(&self, onto: &str, landing: &Landing, subject: &str) -> Result<Merged, Error> {
+    fn candidate(&self, onto: &str, landing: &Landing, subject: &str, private: &Private) -> Result<Merged, Error> {
         let tip = &landing.offer.tip;
         let (way, subject) = match self.rules.how {
             LandHow::Merge => (MergeWay::Merge, format!("Merge: {subject}")),
@@ -116,10 +118,11 @@ impl Lander<'_> {
             LandHow::Rebase => (MergeWay::Rebase, subject.to_owned()),
         };
         let mut trailers = Vec::new();
-        if let Some(issue) = &landing.issue {
+        // A commit is published: it names no private plan.
+        if let Some(issue) = landing.issue.as_ref().filter(|issue| !private.has(issue)) {
             trailers.push(("Toft-Issue".to_owned(), issue.clone()));
+            trailers.push(("Toft-Agent".to_owned(), landing.author.clone()));
         }
-        trailers.push(("Toft-Agent".to_owned(), landing.author.clone()));
         trailers.push((TRAILER.to_owned(), format!("{} {tip}", landing.id)));
         Ok(self.repository.candidate(onto, tip, way, &subject, &trailers)?)
     }

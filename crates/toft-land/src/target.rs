@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use toft_core::{
-    landing::{Landing, Verdict},
+    landing::{Landing, LandingState, Verdict},
     verbs::land::{LandedWork, List, RecordLandings},
 };
 use toft_session::{error::Error, land::UpdateRule};
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Lander<'_> {
-    /// Moves the target to the end of a stack, and records its work as landed. If somebody else moved the target
-    /// meanwhile, nothing is recorded: it is built again.
+    /// Moves the target to the end of a stack, and records its work as landed. If the target was
+    /// moved meanwhile, nothing is recorded: it is built again.
     pub(crate) fn land_all(
         &self,
         target: &str,
@@ -26,7 +26,7 @@ impl Lander<'_> {
         journal: &mut Journal<'_>,
     ) -> Result<LandRound, Error> {
         let Some(end) = stacked.last() else { return Ok(LandRound::Over) };
-        if !self.advance(target, base, own, &end.candidate.commit)? {
+        if !self.advance(target, base, own, &end.candidate.commit, journal)? {
             return Ok(LandRound::Again);
         }
         let landed = stacked.iter().map(|Stacked { landing, candidate, before, .. }| LandedWork {
@@ -41,23 +41,25 @@ impl Lander<'_> {
     }
 
     /// Moves the target from `own`, or the result that waits for it from `base`; returns whether it was still there.
-    fn advance(&self, target: &str, base: &str, own: &str, to: &str) -> Result<bool, Error> {
+    fn advance(&self, target: &str, base: &str, own: &str, to: &str, journal: &mut Journal<'_>) -> Result<bool, Error> {
         if self.repository.checkouts(target)?.is_empty() {
-            if base == own {
-                return Ok(self.repository.move_branch(target, to, own)?);
-            }
-            // A result waited for a checkout that is gone now.
-            let moved = self.repository.move_branch(target, to, own)?;
-            if moved {
-                self.repository.forget_waiting(target)?;
-            }
-            return Ok(moved);
+            return self.move_branch(target, to, own, journal);
         }
         let waiting = self.repository.commit(&landed_ref(target))?;
         if base == own && self.repository.commit(target)?.as_deref() != Some(own) {
             return Ok(false);
         }
         Ok(self.repository.move_waiting(target, to, waiting.as_deref())?)
+    }
+
+    /// Moves a target that is checked out nowhere; a result that waited for it is forgotten.
+    fn move_branch(&self, target: &str, to: &str, own: &str, journal: &mut Journal<'_>) -> Result<bool, Error> {
+        let moved = self.repository.move_branch(target, to, own)?;
+        if moved {
+            journal.note_failure(self.repository.forget_waiting(target).map_err(Error::from));
+            journal.note_failure(self.repository.import().map_err(Error::from));
+        }
+        Ok(moved)
     }
 
     /// Records that a piece of work is in the target, however it got there.
@@ -82,12 +84,36 @@ impl Lander<'_> {
     ) -> Result<(), Error> {
         let check = checked.then(|| self.rules.check.digest());
         let recorded = self.work.act(self.actor(), None, RecordLandings { landed, tree: tree.to_owned(), check })?;
-        self.repository.unpin(recorded.iter().map(|landing| landing.id.as_str()))?;
+        let pins: Vec<String> = recorded.iter().map(Landing::pin).collect();
+        journal.note_failure(self.repository.unpin(&pins).map_err(Error::from));
         for landing in recorded {
             journal.say(&LandEvent::Landed { landing: Box::new(landing.clone()) });
             journal.summary.landed.push(landing);
         }
         Ok(())
+    }
+
+    /// Lets go of commits whose landing was recorded by a lander that was killed before it did.
+    pub(crate) fn unpin_landed(&self) -> Result<(), Error> {
+        let mut pins = self.repository.pins()?;
+        if pins.is_empty() {
+            return Ok(());
+        }
+        let live: BTreeSet<String> =
+            self.work.landings(&[], 0)?.iter().map(|entry| Landing::pin(&entry.landing)).collect();
+        pins.retain(|pin| !live.contains(pin));
+        let landed = |pin: &String| match self.work.landings(std::slice::from_ref(pin), 0) {
+            Ok(found) => Ok(found.iter().any(|entry| entry.landing.state == LandingState::Landed)),
+            Err(Error::Refused(_)) => Ok(false),
+            Err(error) => Err(error),
+        };
+        let mut over = Vec::new();
+        for pin in pins {
+            if landed(&pin)? {
+                over.push(pin);
+            }
+        }
+        Ok(self.repository.unpin(&over)?)
     }
 
     /// Brings a target and the result that waits for it together, if the target moved on meanwhile.
@@ -158,10 +184,7 @@ impl Lander<'_> {
         }
         let checkouts = self.repository.checkouts(target)?;
         let Some(at) = checkouts.first() else {
-            if self.repository.move_branch(target, &newest, &own)? {
-                self.repository.forget_waiting(target)?;
-            }
-            return Ok(());
+            return self.move_branch(target, &newest, &own, journal).map(drop);
         };
         let command = format!("git merge --ff-only {}", landed_ref(target));
         let waits = |why: String| TakeUp {

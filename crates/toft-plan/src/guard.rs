@@ -196,7 +196,7 @@ impl Plan<'_> {
     }
 
     /// Issues that only private ledgers contain, or that were not proposed.
-    pub(super) fn private(&self) -> Result<Private, Error> {
+    pub fn private(&self) -> Result<Private, Error> {
         if self.unwritten() {
             return Ok(Private::default());
         }

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, Read as _},
+    io::{self, Read as _, Write as _},
     ops::Deref,
     path::{Path, PathBuf},
     time::Duration,
@@ -221,6 +221,15 @@ pub(super) fn read_word(path: &Path, mask: &Mask) -> Result<Word, String> {
         private::write(path, &masked).map_err(|error| error.to_string())?;
     }
     serde_json::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// Writes the report of an agent. The agent can write in that directory, so the file is replaced: a link that it put there
+/// is not followed.
+pub fn write_report(path: &Path, text: &str) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let mut draft = tempfile::NamedTempFile::new_in(dir)?;
+    draft.write_all(text.as_bytes())?;
+    draft.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// The text of a file that an agent can write; nothing if there is none.

@@ -33,7 +33,7 @@ pub use self::{
     budget::BudgetMeter,
     check::{CheckEnd, CheckOrder, CheckProcess, perform_check},
     container::{Container, ContainerKind},
-    files::{AttemptLog, Attempts},
+    files::{AttemptLog, Attempts, write_report},
     fleet::{Fleet, Order, RunnerEvent, SLOT},
     process::{
         become_command, call, can_start, confined_command, harness_process, ignores_hang_up, in_shell, output, program,

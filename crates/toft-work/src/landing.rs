@@ -8,6 +8,7 @@ use std::{
 use toft_core::{
     flow::Task,
     id::TaskId,
+    issue::private::Private,
     landing::{Landing, LandingOffer, LandingState, LandingWait},
     lease::Processes as _,
     refusal::Refusal,
@@ -16,7 +17,7 @@ use toft_core::{
         land::{List, ListedLanding},
         workspace::Show,
     },
-    workspace::{Workspace, WorkspaceKind},
+    workspace::WorkspaceKind,
 };
 use toft_plan::Plan;
 use toft_session::{error::Error, land::CloseRule};
@@ -123,12 +124,9 @@ impl Work<'_> {
         Ok(newest.map_or_else(|| target.to_owned(), |(newest, _)| newest))
     }
 
-    /// The workspace of a landing.
-    pub fn workspace_of_landing(&self, landing: &Landing) -> Result<Option<Workspace>, Error> {
-        match &landing.offer.workspace {
-            Some(id) => Ok(store::ask(self.store(), |tx| tx.workspace(id))?),
-            None => Ok(None),
-        }
+    /// Issues that nothing which is published may name.
+    pub fn private_issues(&self) -> Result<Private, Error> {
+        Plan::open(self.session)?.map_or_else(|| Ok(Private::default()), |plan| plan.private())
     }
 
     /// Where checks for a target of this repository run.

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::PathBuf,
     sync::atomic::AtomicBool,
     time::Duration,
@@ -263,7 +262,7 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
     if let (How::Done(Evidence::Commit(text)), false) = (&mut how, toft.located().verify.commands.is_empty()) {
         if let Some(report) = report_of_attempt() {
             let word = json!({ "outcome": "done", "message": message, "evidence": text, "cost": cost });
-            fs::write(&report, word.to_string()).map_err(|error| {
+            toft::runner::write_report(&report, &word.to_string()).map_err(|error| {
                 Failure::stopped(format!("the report {} could not be written: {error}", report.display()), "")
             })?;
             return app.show(&FinishReported);
@@ -290,6 +289,8 @@ fn verify_here(app: &App<'_>, toft: &Toft, text: &str) -> Result<(String, Vec<Ve
     let backend = toft::vcs::workspace::WorkspaceBackend::of(checkout);
     let missing = || Failure::invalid(format!("`{text}` is no commit here"), "commit first, then --evidence HEAD");
     let commit = backend.commit_at(&checkout.root, text).map_err(toft::Error::from)?.ok_or_else(missing)?;
+    let log = tempfile::NamedTempFile::new()
+        .map_err(|error| Failure::stopped(format!("no log can be written: {error}"), ""))?;
     let mut verified = Vec::new();
     for command in &located.verify.commands {
         app.output.progress(&format!("verifying: {command}"));
@@ -297,7 +298,7 @@ fn verify_here(app: &App<'_>, toft: &Toft, text: &str) -> Result<(String, Vec<Ve
             dir: checkout.root.clone(),
             commands: vec![command.clone()],
             timeout_ms: u64::try_from(located.land.timeout.as_millis()).unwrap_or(u64::MAX),
-            log: checkout.state_dir().join("verify.log"),
+            log: log.path().to_owned(),
         };
         let end = CheckProcess::start(&order)?.wait(&AtomicBool::new(false))?;
         if !end.passed {

@@ -5,27 +5,13 @@ use std::{
     path::Path,
 };
 
+use toft_core::landing::WorkChanges;
+
 use super::{LandingRepository, TRAILER};
 use crate::{Vcs, git_run::Git, lock::io, workspace::WorkspaceError};
 
 /// Maximum number of commits of a target that are searched for landings.
 const SEARCHED: &str = "--max-count=2000";
-
-/// What the commits of a piece of work change, and what must not land.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// The first line of the newest commit's message.
-    pub subject: String,
-    pub files: BTreeSet<String>,
-    /// Added or changed submodules, with their commits.
-    pub submodules: Vec<(String, String)>,
-    /// Files with conflict markers.
-    pub markers: Vec<String>,
-    /// Some of the commits are merges.
-    pub merges: bool,
-    /// The target has all of them.
-    pub contained: bool,
-}
 
 /// A commit as `git log --raw` shows it.
 #[derive(Default)]
@@ -87,7 +73,7 @@ impl LandingRepository {
     }
 
     /// What the commits of each tip change, without those that `target` has. Merges count for nothing.
-    pub fn changes(&self, target: &str, tips: &[String]) -> Result<Vec<Changes>, WorkspaceError> {
+    pub fn changes(&self, target: &str, tips: &[String]) -> Result<Vec<WorkChanges>, WorkspaceError> {
         let feed: String = tips.iter().map(|tip| format!("{tip}\n")).chain([format!("^{target}\n")]).collect();
         let log = |args: &[&str]| -> Result<String, WorkspaceError> {
             let run = self.git.run(["log", "--stdin", "-z", "--no-renames"])?.args(args);
@@ -105,7 +91,7 @@ impl LandingRepository {
         }
         let mut all = Vec::new();
         for tip in tips {
-            let mut changes = Changes { contained: !commits.contains_key(tip), ..Changes::default() };
+            let mut changes = WorkChanges { contained: !commits.contains_key(tip), ..WorkChanges::default() };
             let (mut seen, mut open, mut suspects) = (BTreeSet::new(), vec![tip.clone()], BTreeSet::new());
             while let Some(commit) = open.pop() {
                 let Some(found) = commits.get(&commit).filter(|_| seen.insert(commit.clone())) else { continue };

@@ -15,8 +15,6 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-pub use self::look::Changes;
-
 use crate::{
     Checkout, Vcs,
     command::Run,
@@ -189,10 +187,19 @@ impl LandingRepository {
     }
 
     /// Lets go of commits that have landed.
-    pub fn unpin<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<(), WorkspaceError> {
-        let lines: String = names.map(|name| format!("delete {QUEUE}{name}\n")).collect();
+    pub fn unpin(&self, names: &[String]) -> Result<(), WorkspaceError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let lines: String = names.iter().map(|name| format!("delete {QUEUE}{name}\n")).collect();
         let delete = || self.git.run(["update-ref", "--stdin"])?.ok_fed(|to| to.write_all(lines.as_bytes()));
         Ok(retry(delete).map(drop)?)
+    }
+
+    /// The names under which commits are kept.
+    pub fn pins(&self) -> Result<Vec<String>, WorkspaceError> {
+        let listed = self.git.run(["for-each-ref", "--format=%(refname)", QUEUE])?.text()?;
+        Ok(listed.lines().filter_map(|name| name.strip_prefix(QUEUE)).map(str::to_owned).collect())
     }
 
     /// Merges a commit into another. The message gets the trailers.
@@ -368,17 +375,21 @@ impl LandingRepository {
             }
             let now = self.git.run(["rev-parse", "--verify", "--quiet", name])?.maybe()?.unwrap_or_default();
             match now == from {
-                // Somebody else moved it.
+                // It was moved meanwhile.
                 false => Ok(false),
                 // Another process moves it right now, or left its lock.
                 true => ended.ok(format!("git update-ref {name}")).map(|_| true),
             }
         });
-        let moved = moved?;
-        if let (true, Some(root)) = (moved, &self.jj) {
-            Run::jj(root)?.args(["git", "import"]).ok()?;
+        Ok(moved?)
+    }
+
+    /// Tells Jujutsu of branches that were moved, where its git files are its own.
+    pub fn import(&self) -> Result<(), WorkspaceError> {
+        match &self.jj {
+            Some(root) => Ok(Run::jj(root)?.args(["git", "import"]).ok().map(drop)?),
+            None => Ok(()),
         }
-        Ok(moved)
     }
 
     /// Forgets a result that its target has taken up.

@@ -3,6 +3,12 @@
 //! A target only moves forward, to a commit whose exact tree passed the check ([`Verdict`]). What cannot land is bounced:
 //! its task is open again, with the reason.
 
+mod changes;
+mod culprit;
+
+pub use changes::WorkChanges;
+pub use culprit::{CulpritSearch, CulpritStep};
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
@@ -241,14 +247,7 @@ impl Verdict {
     /// Whether the tree is to blame: two runs failed, and none passed.
     #[must_use]
     pub fn failed(&self) -> bool {
-        self.failures_since(Timestamp(0)) > 1
-    }
-
-    /// Number of runs since a time that failed; 0 if any run passed. What failed long ago may have had other reasons.
-    #[must_use]
-    pub fn failures_since(&self, since: Timestamp) -> usize {
-        let failed = self.runs.iter().filter(|run| run.at >= since).count();
-        if self.passed() { 0 } else { failed }
+        self.runs.len() > 1 && !self.passed()
     }
 
     /// Whether runs on the same tree came to different results.
@@ -263,6 +262,18 @@ impl Landing {
     #[must_use]
     pub fn id_of(task: &TaskId) -> LandingId {
         LandingId::known(format!("{}{}", LandingId::PREFIX, task.as_str().trim_start_matches(TaskId::PREFIX)))
+    }
+
+    /// The name under which its commits are kept until it has landed.
+    #[must_use]
+    pub fn pin(&self) -> String {
+        self.reverts.as_ref().map_or_else(|| self.id.to_string(), Self::pin_of_revert)
+    }
+
+    /// The name under which the commit that takes a landing back is kept.
+    #[must_use]
+    pub fn pin_of_revert(reverted: &LandingId) -> String {
+        format!("revert-{reverted}")
     }
 
     /// What events about it are about: its issue, or itself.
