@@ -119,6 +119,8 @@ pub enum Reason {
         /// The missing capabilities.
         tags: Vec<String>,
     },
+    /// It reviews the work of this agent.
+    OwnWork,
     /// A reason that only a newer toft knows.
     #[serde(other)]
     Other,
@@ -140,6 +142,7 @@ impl fmt::Display for Reason {
             Self::AttemptsUsed { attempts } => write!(f, "all {attempts} attempts are used"),
             Self::Assigned { to } => write!(f, "it is assigned to {to}"),
             Self::MissingCapability { tags } => write!(f, "needs an agent that can {}", tags.join(", ")),
+            Self::OwnWork => f.write_str("it reviews your own work"),
             Self::Other => f.write_str("for a reason that only a newer toft knows"),
         }
     }

@@ -251,7 +251,8 @@ pub(crate) struct LandSection {
     /// How many checks run side by side.
     #[schemars(extend("default" = 1))]
     pub(crate) slots: Option<usize>,
-    /// Who has to approve work: `none`, `human` or `agent:NAME`; or a table of them by `label:NAME` and `default`.
+    /// Who has to approve work: `none`, `human`, or `agent:NAME` for agents of `toft run --as NAME`; or a table of them by
+    /// `label:NAME` and `default`.
     #[schemars(extend("default" = "none"))]
     pub(crate) review: Option<ReviewRule>,
     /// Which checkouts of the branch are updated.

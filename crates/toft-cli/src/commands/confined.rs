@@ -43,6 +43,8 @@ pub(super) fn check(cli: &Cli) -> Result<(), Failure> {
         Command::Graph(_) => true,
         Command::Save(args) => is_own_hold(args.hold.fence.as_ref()),
         Command::Finish(args) => is_own_hold(args.hold.fence.as_ref()),
+        // Only as the holder of the review.
+        Command::Review(_) => true,
         Command::Flow(args) => matches!(args.command, FlowCommand::List { .. } | FlowCommand::Show { .. }),
         Command::Agent(args) => {
             matches!(args.command, AgentCommand::List { .. } | AgentCommand::Send(_) | AgentCommand::Inbox(_))

@@ -120,6 +120,7 @@ pub(super) fn review(app: &App<'_>, args: &Review) -> Done {
         approve: args.approve,
         message: message.trim().to_owned(),
         files,
+        as_holder: super::confined::is(),
     };
     let landing = work.act(&toft.located().agent, app.op(), request)?;
     app.show(&Reviewed { landing, what: if args.approve { "approved" } else { "sent back" } })

@@ -44,7 +44,9 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let slot = std::env::var(SLOT).ok();
     let all = repositories(app, args, slot.as_ref())?;
     let Some(toft) = all.first() else { return Ok(ExitCode::SUCCESS) };
-    let rules = rules(&all, args)?;
+    let mut rules = rules(&all, args)?;
+    // Agents that were given a name can do what is asked of that name.
+    rules.can.extend(app.global.agent.clone());
     if let Some(name) = slot {
         let lander = args.land.then(|| Box::new(RunLander) as Box<dyn SlotLander>);
         Slot::new(all.into_iter().map(Toft::into_session).collect(), name, rules).landing_with(lander).run()?;

@@ -16,8 +16,8 @@ pub use report::{Ending, Report, SaidOutcome, Seen, Usage, Word, builds_on};
 pub(crate) use requeue::{place_in_queue, refresh_room, requeue};
 pub(crate) use settle::{conclude, end_lease, ledger_changed, propagate, retry_at, skip_pointless};
 pub use task::{
-    Attempt, AttemptResult, Dependency, DependencyKind, Evidence, Outcome, StopOrder, Task, TaskSpec, TaskState,
-    TaskStatus, Verified,
+    Attempt, AttemptResult, Dependency, DependencyKind, Evidence, Outcome, ReviewedWork, StopOrder, Task, TaskSpec,
+    TaskState, TaskStatus, Verified,
 };
 pub use template::{Template, Variable};
 pub use workflow::{IssueState, Source, Workflow, WorkflowStatus};

@@ -91,6 +91,7 @@ impl PlanTask {
             plan: self.plan.clone(),
             max_attempts: self.max_attempts.unwrap_or(max_attempts),
             assigned_to,
+            reviews: None,
         }
     }
 }

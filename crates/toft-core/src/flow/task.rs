@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     flow::Report,
-    id::{AgentId, LeaseId, RepositoryId, TaskId, WorkflowId},
+    id::{AgentId, LandingId, LeaseId, RepositoryId, TaskId, WorkflowId},
     lease::Fence,
     repository::Place,
     time::Timestamp,
@@ -60,6 +60,19 @@ pub struct TaskSpec {
     /// The name of the only agent that may claim it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assigned_to: Option<String>,
+    /// The finished work that it reviews.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reviews: Option<ReviewedWork>,
+}
+
+/// Finished work that a task reviews.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReviewedWork {
+    pub landing: LandingId,
+    /// The commit to look at.
+    pub tip: String,
+    /// The agent that finished it, and may not review it.
+    pub author: String,
 }
 
 impl Task {
@@ -73,6 +86,12 @@ impl Task {
     #[must_use]
     pub fn assigned_elsewhere(&self, name: &str) -> bool {
         self.spec.assigned_to.as_deref().is_some_and(|to| to != name)
+    }
+
+    /// Whether it reviews the work of the agent `name`.
+    #[must_use]
+    pub fn reviews_work_of(&self, name: &str) -> bool {
+        self.spec.reviews.as_ref().is_some_and(|work| work.author == name)
     }
 
     /// The same task, assigned to no agent.

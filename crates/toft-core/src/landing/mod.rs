@@ -43,6 +43,9 @@ pub struct Landing {
     /// The approval of its present tip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<WorkApproval>,
+    /// The task of the agent that reviews it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review_task: Option<TaskId>,
     /// The landing that it takes back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverts: Option<LandingId>,
@@ -90,7 +93,7 @@ pub enum Reviewer {
     None,
     /// A person.
     Human,
-    /// An agent of this name, or a person.
+    /// An agent with this capability, or a person.
     Agent(String),
 }
 
@@ -376,6 +379,7 @@ mod tests {
             priority,
             state: LandingState::Queued,
             approval: None,
+            review_task: None,
             reverts: None,
             bounces: Vec::new(),
             landed: None,

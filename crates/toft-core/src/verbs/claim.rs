@@ -255,6 +255,9 @@ impl Request {
         {
             reasons.push(Reason::Assigned { to });
         }
+        if task.reviews_work_of(&me.name) {
+            reasons.push(Reason::OwnWork);
+        }
         if !reasons.is_empty() {
             return Err(Refusal::NotReady { task: task.id, reasons }.into());
         }
@@ -342,6 +345,9 @@ impl Request {
                 continue;
             }
             let Some((_, task)) = head.take() else { break };
+            if task.reviews_work_of(&me.name) {
+                continue;
+            }
             let workflow = work.require_workflow(&task.workflow)?;
             if workflow.has_room() {
                 claims.push(self.take(work, me, task, workflow)?);

@@ -9,6 +9,7 @@ use crate::{
     checkpoint::Checkpoint,
     flow::{DependencyKind, Outcome as TaskOutcome, Task, Workflow},
     gate::Gate,
+    id::LandingId,
     landing::Landing,
     refusal::VerbResult,
     store::{Access, TaskQuery},
@@ -53,6 +54,9 @@ pub struct Outcome {
     /// What landed in the files in which it conflicts, with the report of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub against: Vec<(Landing, Option<TaskOutcome>)>,
+    /// The finished work that it reviews, with its report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reviewed: Option<(Landing, Option<TaskOutcome>)>,
 }
 
 impl Verb for Request {
@@ -86,14 +90,34 @@ impl Verb for Request {
         let landing = work.tx.landing(&Landing::id_of(&task.id))?.filter(|landing| landing.bounce().is_some());
         let mut against = Vec::new();
         for id in landing.iter().filter_map(Landing::bounce).flat_map(|bounce| &bounce.against).take(AGAINST) {
-            if let Some(other) = work.tx.landing(id)? {
-                let report = match &other.task {
-                    Some(task) => work.tx.task(task)?.and_then(|task| task.state.outcome),
-                    None => None,
-                };
-                against.push((other, report));
-            }
+            against.extend(with_report(work, id)?);
         }
-        Ok(Outcome { task, workflow, checkpoints, attempts, answers, needs, siblings, state, landing, against })
+        let reviewed = match &task.spec.reviews {
+            Some(reviewed) => with_report(work, &reviewed.landing)?,
+            None => None,
+        };
+        Ok(Outcome {
+            task,
+            workflow,
+            checkpoints,
+            attempts,
+            answers,
+            needs,
+            siblings,
+            state,
+            landing,
+            against,
+            reviewed,
+        })
     }
+}
+
+/// A landing and the report of the agent that finished it.
+fn with_report(work: &mut VerbContext<'_>, id: &LandingId) -> VerbResult<Option<(Landing, Option<TaskOutcome>)>> {
+    let Some(landing) = work.tx.landing(id)? else { return Ok(None) };
+    let report = match &landing.task {
+        Some(task) => work.tx.task(task)?.and_then(|task| task.state.outcome),
+        None => None,
+    };
+    Ok(Some((landing, report)))
 }

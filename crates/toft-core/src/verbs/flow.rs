@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Verb, VerbContext, find, land, replan, send};
+use crate::flow::ReviewedWork;
 use crate::{
     change::Write,
     flow::{
@@ -139,6 +140,12 @@ impl Buildable {
     /// The tasks it will have.
     pub(super) fn tasks(&self) -> &[Task] {
         self.additions.tasks()
+    }
+
+    /// The same, to review finished work, in any worktree.
+    pub(super) fn reviewing(mut self, work: &ReviewedWork) -> Self {
+        self.additions.review(work);
+        self
     }
 
     /// Writes the workflow and its tasks.

@@ -151,7 +151,8 @@ impl Verb for Request {
                 continue;
             }
             let Some((_, task)) = head.take() else { break };
-            if filter.fits(&task) && (!self.mine || task.lacking(&can).is_empty()) {
+            let startable = task.lacking(&can).is_empty() && !task.reviews_work_of(work.actor);
+            if filter.fits(&task) && (!self.mine || startable) {
                 ready.push(Item::Task(Box::new(task)));
             }
         }

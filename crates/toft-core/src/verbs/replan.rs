@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Verb, VerbContext, find, flow::revive};
+use crate::flow::ReviewedWork;
 use crate::{
     change::Write,
     flow::{
@@ -340,6 +341,14 @@ impl Additions {
     /// The new tasks.
     pub(super) fn tasks(&self) -> &[Task] {
         &self.tasks
+    }
+
+    /// Lets them review finished work, in any worktree.
+    pub(super) fn review(&mut self, work: &ReviewedWork) {
+        for task in &mut self.tasks {
+            task.spec.reviews = Some(work.clone());
+            task.place.worktree = None;
+        }
     }
 
     /// Writes them. The caller writes the workflow and queues them.

@@ -34,6 +34,7 @@ fn landing(id: &str, n: i64, state: LandingState) -> Landing {
         priority: 1,
         state,
         approval: Some(WorkApproval { by: "ana".into(), tip: "abc".into(), at: at(3) }),
+        review_task: Some(TaskId::known("tk_8")),
         reverts: Some(LandingId::known("ln_8")),
         bounces: vec![Bounce {
             reason: BounceReason::Conflict,

@@ -2,6 +2,7 @@
 
 mod check;
 mod review;
+mod reviewer;
 mod settle;
 
 pub use check::{Flaky, RecordCheck, Verdicts};
@@ -42,7 +43,7 @@ pub(super) fn offer(work: &mut VerbContext<'_>, task: &Task, offer: LandingOffer
         return Err(Refusal::Invalid { field: "evidence".into(), problem }.into());
     }
     let now = work.now.wall;
-    let landing = Landing {
+    let mut landing = Landing {
         id: id.clone(),
         repository,
         title: task.spec.name.clone(),
@@ -54,12 +55,14 @@ pub(super) fn offer(work: &mut VerbContext<'_>, task: &Task, offer: LandingOffer
         priority: task.spec.priority,
         state: LandingState::Queued,
         approval: known.as_ref().and_then(|known| known.approval.clone()),
+        review_task: known.as_ref().and_then(|known| known.review_task.clone()),
         reverts: None,
         bounces: known.as_ref().map(|known| known.bounces.clone()).unwrap_or_default(),
         landed: None,
         created: known.map_or(now, |known| known.created),
         updated: now,
     };
+    reviewer::ask(work, &mut landing)?;
     if landing.offer.closes {
         workflow.unlanded += 1;
         work.tx.write_derived(&[Write::Workflow(workflow)])?;
@@ -106,6 +109,7 @@ impl Verb for Revert {
             offer: LandingOffer { review: Reviewer::None, ..offer },
             state: LandingState::Queued,
             approval: None,
+            review_task: None,
             reverts: Some(landed.id.clone()),
             bounces: Vec::new(),
             landed: None,

@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, VerbContext, find_landing, settle::send_back};
+use super::{Verb, VerbContext, find_landing, reviewer, settle::send_back};
 use crate::{
     change::Write,
-    landing::{Bounce, BounceReason, Landing, LandingState, Reviewer, WorkApproval},
+    flow::TaskStatus,
+    landing::{Bounce, BounceReason, Landing, LandingState, WorkApproval},
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
     store::Access,
@@ -30,6 +31,9 @@ pub struct Review {
     /// The files that the comments are about.
     #[serde(default)]
     pub files: Vec<String>,
+    /// Only as the holder of the task that reviews it, though other rights would do.
+    #[serde(default)]
+    pub as_holder: bool,
 }
 
 impl Verb for Review {
@@ -38,10 +42,17 @@ impl Verb for Review {
     const ACCESS: Access = Access::Write;
     const ENDS: bool = true;
 
-    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
+    fn run(mut self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
         let mut landing = find_landing(work, &self.id)?;
-        // The agent that was asked may, whatever its role.
-        if !matches!(&landing.offer.review, Reviewer::Agent(name) if *name == work.actor) {
+        // The agent that was asked may, with any role.
+        let asked = reviewer::lease(work, &landing)?;
+        if asked.is_none() && self.as_holder {
+            let (task, agent) = (landing.review_task.or(landing.task), work.actor.to_owned());
+            let missing = Refusal::NotFound { what: "review".into(), text: self.id };
+            let Some(task) = task else { return Err(missing.into()) };
+            return Err(Refusal::NotHolder { task, agent, status: TaskStatus::Pending }.into());
+        }
+        if asked.is_none() {
             rights::require(work, Action::Review)?;
         }
         let wrong = |state: String, wanted: &str| Refusal::WrongState {
@@ -55,6 +66,10 @@ impl Verb for Review {
         if landing.state != LandingState::Queued {
             return Err(wrong(landing.state.as_str().into(), "only finished work can be reviewed").into());
         }
+        if let Some(reviewed) = asked.as_ref().map(|lease| work.tx.task(&lease.task)).transpose()?.flatten() {
+            let looked_at = reviewed.spec.reviews.map(|work| work.tip);
+            self.tip = self.tip.or(looked_at);
+        }
         if self.tip.as_ref().is_some_and(|tip| *tip != landing.offer.tip) {
             return Err(wrong("changed since you looked at it".into(), "look at it again: toft review").into());
         }
@@ -62,6 +77,9 @@ impl Verb for Review {
             if self.message.trim().is_empty() {
                 let problem = "say what has to change: -m \"…\" or --at FILE:LINE \"…\"".into();
                 return Err(Refusal::Invalid { field: "message".into(), problem }.into());
+            }
+            if let Some(lease) = &asked {
+                reviewer::finish(work, lease, "returned", &self.message)?;
             }
             let bounce = Bounce {
                 reason: BounceReason::Review,
@@ -76,6 +94,10 @@ impl Verb for Review {
         }
         let approval = WorkApproval { by: work.actor.to_owned(), tip: landing.offer.tip.clone(), at: work.now.wall };
         landing.approval = Some(approval);
+        if let Some(lease) = &asked {
+            reviewer::finish(work, lease, "approved", &self.message)?;
+        }
+        reviewer::dismiss(work, &mut landing)?;
         landing.updated = work.now.wall;
         let detail = json!({ "landing": landing.id, "tip": landing.offer.tip, "message": self.message });
         work.record(landing.entity(), "land.approved", detail, vec![Write::Landing(landing.clone())])?;

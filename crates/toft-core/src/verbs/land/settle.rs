@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Verb, VerbContext, find_landing};
+use super::{Verb, VerbContext, find_landing, reviewer};
 use crate::{
     change::Write,
     flow::{TaskStatus, Workflow, WorkflowStatus, conclude, place_in_queue},
@@ -71,6 +71,7 @@ impl Verb for RecordLandings {
             landing.updated = work.now.wall;
             let detail = json!({ "landing": landing.id, "commit": commit, "target": landing.offer.target });
             landing.landed = Some(LandedAs { commit, before, at: work.now.wall, by, checked });
+            reviewer::dismiss(work, &mut landing)?;
             work.record(landing.entity(), "land.landed", detail, vec![Write::Landing(landing.clone())])?;
             if waited && landing.offer.closes {
                 no_longer_awaited(work, &landing)?;
@@ -137,6 +138,7 @@ pub(super) fn send_back(work: &mut VerbContext<'_>, mut landing: Landing, bounce
     landing.bounces.push(bounce);
     landing.state = LandingState::Bounced;
     landing.approval = None;
+    reviewer::dismiss(work, &mut landing)?;
     landing.updated = work.now.wall;
     work.record(landing.entity(), "land.bounced", detail, vec![Write::Landing(landing.clone())])?;
     let Some(task) = landing.task.clone() else { return Ok(landing) };
@@ -207,7 +209,8 @@ fn withdraw(work: &mut VerbContext<'_>, task: &TaskId, reason: &str) -> VerbResu
     let landing = work.tx.landing(&Landing::id_of(task))?;
     let Some(landing) = landing.filter(|landing| landing.state.live()) else { return Ok(()) };
     let offer = LandingOffer { closes: false, ..landing.offer.clone() };
-    let landing = Landing { state: LandingState::Withdrawn, offer, updated: work.now.wall, ..landing };
+    let mut landing = Landing { state: LandingState::Withdrawn, offer, updated: work.now.wall, ..landing };
+    reviewer::dismiss(work, &mut landing)?;
     let detail = json!({ "landing": landing.id, "reason": reason });
     work.record_system(landing.entity(), "land.withdrawn", detail, vec![Write::Landing(landing.clone())])
 }
@@ -260,6 +263,7 @@ impl Verb for Move {
         match self.to {
             Step::Withdraw => {
                 landing.state = LandingState::Withdrawn;
+                reviewer::dismiss(work, &mut landing)?;
                 work.record(landing.entity(), "land.withdrawn", detail, vec![Write::Landing(landing.clone())])?;
                 if waited && landing.offer.closes {
                     no_longer_awaited(work, &landing)?;
@@ -270,6 +274,7 @@ impl Verb for Move {
             }
             Step::Queue => {
                 landing.state = LandingState::Queued;
+                reviewer::ask(work, &mut landing)?;
                 work.record(landing.entity(), "land.queued", detail, vec![Write::Landing(landing.clone())])?;
             }
         }

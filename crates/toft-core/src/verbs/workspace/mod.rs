@@ -116,7 +116,9 @@ impl Verb for Name {
         let alone = work.tx.tasks(&of)?.len() == 1;
         let workflow = work.require_workflow(&task.workflow)?;
         let issue = workflow.issue().map(str::to_owned);
-        let commit = work.tx.checkpoints(&task.id, 1)?.pop().and_then(|checkpoint| checkpoint.commit);
+        let reviewed = task.spec.reviews.as_ref().map(|work| work.tip.clone());
+        let saved = work.tx.checkpoints(&task.id, 1)?.pop().and_then(|checkpoint| checkpoint.commit);
+        let commit = reviewed.or(saved);
         let mut needs = Vec::new();
         for (dependency, _) in work.tx.dependencies(&task.id)? {
             let outcome = work.tx.task(&dependency.on)?.and_then(|on| on.state.outcome);
