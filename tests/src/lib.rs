@@ -1,6 +1,8 @@
 //! What the stories share: a home of their own, real repositories, and the installed binary.
 
 pub mod agents;
+#[cfg(unix)]
+pub mod forge;
 pub mod issues;
 pub mod kept;
 pub mod lab;

@@ -65,6 +65,7 @@ pub const EVENTS: &[(&str, &str)] = &[
     ("land.bounced", "finished work was sent back; its task is open again"),
     ("land.withdrawn", "finished work is not to be landed"),
     ("land.approved", "a reviewer approved finished work"),
+    ("land.proposed", "finished work was pushed to a pull request"),
     ("land.checked", "the check ran on a tree"),
     ("template.put", "a template was saved, as a new version"),
     ("template.removed", "a template was removed"),

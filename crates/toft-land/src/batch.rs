@@ -19,6 +19,7 @@ const TOLD: usize = 2_000;
 
 impl Lander<'_> {
     pub(crate) fn round(&self, target: &str, ids: &[String], journal: &mut Journal<'_>) -> Result<LandRound, Error> {
+        self.repository.refresh(target)?;
         let (base, own) = self.repository.newest(target)?.ok_or_else(|| no_target(target))?;
         let all = self.work.landings(&[], 0)?;
         let mut entries = self.work.landings(ids, 0)?;

@@ -19,9 +19,9 @@ impl Lander<'_> {
         files: Vec<String>,
         journal: &mut Journal<'_>,
     ) -> Result<(), Error> {
-        let against = match files.is_empty() {
-            true => Vec::new(),
-            false => self.changed_by(landing, target, &files)?,
+        let against = match reason {
+            BounceReason::Conflict => self.changed_by(landing, target, &files)?,
+            _ => Vec::new(),
         };
         let request = BounceLanding {
             landing: landing.id.clone(),

@@ -2,7 +2,8 @@
 //!
 //! Start at [`Lander::land`]. `stack.rs` builds candidates on top of each other, `check.rs` runs checks and remembers
 //! their verdicts, `batch.rs` finds what lands and who is to blame, `target.rs` moves the target, `inspect.rs` refuses what
-//! must not land, `bounce.rs` says why, `revert.rs` takes back what has landed.
+//! must not land, `bounce.rs` says why, `revert.rs` takes back what has landed. `pull_request.rs` lands by pull requests
+//! instead, through the programs of forges (`forge.rs`).
 //!
 //! One lander at a time works on a repository's target. A kill at any point loses nothing: what was merged and not
 //! recorded is found by its trailer, what was recorded as queued is built again.
@@ -10,7 +11,9 @@
 mod batch;
 mod bounce;
 mod check;
+mod forge;
 mod inspect;
+mod pull_request;
 mod revert;
 mod stack;
 mod target;
@@ -27,7 +30,10 @@ use toft_core::{
     landing::{BounceReason, Landing, LandingState, LandingWait, WorkChanges},
     verbs::land::{Begin, ListedLanding, Move, Step},
 };
-use toft_session::{error::Error, land::LandRules};
+use toft_session::{
+    error::Error,
+    land::{LandHow, LandRules},
+};
 use toft_vcs::{Checkout, RepoLock, landing::LandingRepository, workspace::WorkspaceError};
 use toft_work::Work;
 
@@ -48,6 +54,8 @@ pub enum LandEvent {
     Checked { passed: bool, ms: u64, landings: Vec<String> },
     /// Work is in the target.
     Landed { landing: Box<Landing> },
+    /// Work has a pull request.
+    Proposed { landing: Box<Landing> },
     /// Work was sent back.
     Bounced { landing: Box<Landing>, reason: BounceReason, message: String },
     /// Something that a person should know.
@@ -59,6 +67,9 @@ pub enum LandEvent {
 pub struct LandSummary {
     pub landed: Vec<Landing>,
     pub bounced: Vec<Landing>,
+    /// Work that was pushed to a pull request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub proposed: Vec<Landing>,
     /// Work that has not landed, and why.
     pub waiting: Vec<ListedLanding>,
     /// Number of checks that ran.
@@ -119,6 +130,8 @@ pub struct Unlanded {
     pub conflict: usize,
     /// Of these, what a reviewer has to approve.
     pub review: usize,
+    /// Of these, what has an open pull request.
+    pub proposed: usize,
     /// Sent back to an agent.
     pub bounced: usize,
     /// Targets that do not pass the check: nothing lands in them before they do.
@@ -133,8 +146,8 @@ impl Unlanded {
     /// One line for people; none if everything has landed.
     #[must_use]
     pub fn summary(&self) -> Option<String> {
-        let Self { finished, clean, conflict, review, bounced, .. } = self;
-        let rows = [(clean, "clean"), (conflict, "conflict"), (review, "to review")];
+        let Self { finished, clean, conflict, review, proposed, bounced, .. } = self;
+        let rows = [(clean, "clean"), (conflict, "conflict"), (review, "to review"), (proposed, "in pull requests")];
         let rows: Vec<String> =
             rows.iter().filter(|(count, _)| **count > 0).map(|(count, what)| format!("{count} {what}")).collect();
         let rows = if rows.is_empty() { String::new() } else { format!(": {}", rows.join(", ")) };
@@ -207,7 +220,7 @@ impl<'w> Lander<'w> {
         let located = work.session().located();
         let nowhere = || Error::NoRepository { dir: located.dir.clone() };
         let checkout = located.checkout.as_ref().ok_or_else(nowhere)?;
-        let repository = LandingRepository::open(checkout, &located.land.union)?;
+        let repository = LandingRepository::open(checkout, &located.land.union, located.land.pushed())?;
         Ok(Self { work, checkout, repository, rules: &located.land, asked_here, stop: None })
     }
 
@@ -312,6 +325,7 @@ impl<'w> Lander<'w> {
                         Some(LandingWait::Elsewhere { .. }) => {}
                         _ if !known.conflicts.is_empty() => unlanded.conflict += 1,
                         Some(LandingWait::Review) => unlanded.review += 1,
+                        Some(LandingWait::PullRequest { .. }) => unlanded.proposed += 1,
                         _ => unlanded.clean += 1,
                     }
                 }
@@ -353,13 +367,14 @@ impl<'w> Lander<'w> {
         while let Some(target) = self.next_target(ids, &done)? {
             let lock = self.lock(&target, &mut journal)?;
             journal.target.clone_from(&target);
-            if self.repository.commit(&target)?.is_none() {
+            let known = self.repository.remote_branch(&target).is_some() || self.repository.commit(&target)?.is_some();
+            if !known {
                 let text = format!("there is no branch {target} here; `into` in [land] names the one to land in");
                 journal.note(text);
                 done.insert(target);
                 continue;
             }
-            while let LandRound::Again = self.round(&target, ids, &mut journal)? {}
+            self.work_on(&target, ids, &mut journal)?;
             let taken_up = self.take_up(&target, &mut journal);
             journal.note_failure(taken_up);
             drop(lock);
@@ -382,6 +397,25 @@ impl<'w> Lander<'w> {
         }
         journal.summary.waiting = waiting;
         Ok(journal.summary)
+    }
+
+    /// Lands what is ready for a target, until nothing changes any more.
+    fn work_on(&self, target: &str, ids: &[String], journal: &mut Journal<'_>) -> Result<(), Error> {
+        loop {
+            let round = match self.rules.how {
+                LandHow::Pr => self.follow_pull_requests(target, ids, journal),
+                _ => self.round(target, ids, journal),
+            };
+            match round {
+                Ok(LandRound::Again) => {}
+                Ok(LandRound::Over) => return Ok(()),
+                Err(Error::Exchange(error)) => {
+                    journal.note(format!("nothing more lands in {target} now: {error}"));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn actor(&self) -> &str {

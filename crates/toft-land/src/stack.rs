@@ -50,7 +50,7 @@ impl Lander<'_> {
             if stack.stacked.len() >= most {
                 break;
             }
-            if let Some(why) = self.must_not_land(changes)? {
+            if let Some(why) = self.must_not_land(landing, changes, base)? {
                 self.bounce(landing, base, BounceReason::Policy, why, Vec::new(), journal)?;
                 stack.changed = true;
                 continue;
@@ -113,7 +113,7 @@ impl Lander<'_> {
     fn candidate(&self, onto: &str, landing: &Landing, subject: &str, private: &Private) -> Result<Merged, Error> {
         let tip = &landing.offer.tip;
         let (way, subject) = match self.rules.how {
-            LandHow::Merge => (MergeWay::Merge, format!("Merge: {subject}")),
+            LandHow::Merge | LandHow::Pr => (MergeWay::Merge, format!("Merge: {subject}")),
             LandHow::Squash => (MergeWay::Squash, subject.to_owned()),
             LandHow::Rebase => (MergeWay::Rebase, subject.to_owned()),
         };

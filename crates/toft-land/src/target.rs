@@ -54,6 +54,9 @@ impl Lander<'_> {
 
     /// Moves a target that is checked out nowhere; a result that waited for it is forgotten.
     fn move_branch(&self, target: &str, to: &str, own: &str, journal: &mut Journal<'_>) -> Result<bool, Error> {
+        if self.repository.remote_branch(target).is_some() {
+            return Ok(self.repository.push(target, to, own)?);
+        }
         let moved = self.repository.move_branch(target, to, own)?;
         if moved {
             journal.note_failure(self.repository.forget_waiting(target).map_err(Error::from));
@@ -75,7 +78,7 @@ impl Lander<'_> {
         self.record(vec![landed], &candidate.tree, checked, journal)
     }
 
-    fn record(
+    pub(crate) fn record(
         &self,
         landed: Vec<LandedWork>,
         tree: &str,

@@ -36,7 +36,8 @@ pub use self::{
     files::{AttemptLog, Attempts, write_report},
     fleet::{Fleet, Order, RunnerEvent, SLOT},
     process::{
-        become_command, call, can_start, confined_command, harness_process, ignores_hang_up, in_shell, output, program,
+        ProgramOutput, ask_program, become_command, call, can_start, confined_command, harness_process,
+        ignores_hang_up, in_shell, output, program,
     },
     proxy::{forward as forward_to_proxy, is_host},
     sandbox::{LandlockRules, Network, Sandbox, enter as enter_landlock},
@@ -202,6 +203,13 @@ pub enum SlotEvent {
         id: String,
         title: String,
         target: String,
+    },
+    /// Finished work was pushed to a pull request.
+    Proposed {
+        /// Its issue, or itself.
+        id: String,
+        title: String,
+        url: String,
     },
     /// Finished work was sent back.
     Bounced {

@@ -34,6 +34,8 @@ pub(crate) enum CommandOutput {
 
 /// Number of bytes that are read at once.
 const CHUNK: usize = 64 << 10;
+/// Maximum number of bytes that are read of what a program prints.
+const MOST_OUTPUT: u64 = 8 << 20;
 /// How often processes that were asked to end are checked.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long the engine of a container has to end it.
@@ -270,9 +272,23 @@ pub fn call(words: &[String]) {
 
 /// Whether a command succeeds, and what it prints, first on standard output, then on standard error, without waiting
 /// longer than `patience`. The program is taken from absolute directories of `PATH` only.
-#[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
 pub fn output(words: &[&str], dir: &Path, patience: Duration) -> io::Result<(bool, String)> {
-    let Some((program, words)) = words.split_first() else { return Ok((false, String::new())) };
+    let ProgramOutput { success, out, err } = ask_program(words, dir, patience)?;
+    Ok((success, out + &err))
+}
+
+/// What a program said.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramOutput {
+    pub success: bool,
+    pub out: String,
+    pub err: String,
+}
+
+/// The same as [`output`], with both streams apart.
+#[expect(clippy::disallowed_methods, reason = "agents are started here, programs of version control in toft-vcs")]
+pub fn ask_program(words: &[&str], dir: &Path, patience: Duration) -> io::Result<ProgramOutput> {
+    let Some((program, words)) = words.split_first() else { return Ok(ProgramOutput::default()) };
     let found = found(program).ok_or(io::ErrorKind::NotFound)?;
     let mut command = Command::new(found);
     command.args(words).current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -294,8 +310,8 @@ pub fn output(words: &[&str], dir: &Path, patience: Duration) -> io::Result<(boo
     let _ = child.start_kill();
     child.wait()?;
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
-    let said: String = heard.into_iter().map(|text| text.map_err(late)).collect::<io::Result<_>>()?;
-    Ok((ended.is_some_and(|status| status.success()), said))
+    let [out, err] = heard.map(|text| text.map_err(late));
+    Ok(ProgramOutput { success: ended.is_some_and(|status| status.success()), out: out?, err: err? })
 }
 
 /// Where a program is installed: what a link on the path leads to.
@@ -321,7 +337,7 @@ fn collect(from: Option<impl io::Read + Send + 'static>) -> std::sync::mpsc::Rec
         thread::spawn(move || {
             let mut bytes = Vec::new();
             // What cannot be read was not said; nobody may be listening any more.
-            let _ = io::Read::read_to_end(&mut io::Read::take(from, CHUNK as u64), &mut bytes);
+            let _ = io::Read::read_to_end(&mut io::Read::take(from, MOST_OUTPUT), &mut bytes);
             let _ = said.send(String::from_utf8_lossy(&bytes).into_owned());
         });
     }

@@ -19,7 +19,7 @@ use toft_core::{
 use crate::{
     config_file::{ConfigFile, ContainerSection, RunAgent},
     error::Error,
-    land::{CloseRule, ConfiguredCommands, LandRules, review_rules},
+    land::{CloseRule, ConfiguredCommands, LandHow, LandRules, review_rules},
     recipe::{Recipe, UsageLimit, recipes},
     setup::{Setup, inside},
 };
@@ -433,6 +433,7 @@ impl Settings {
         }
         if let Some(into) = &section.into {
             rules.into = Some(branch_name(into).map_err(|problem| format!("land.into: {problem}"))?);
+            rules.own_target = from != From::Tree;
         }
         if let Some(review) = &section.review {
             rules.review = review_rules(review).map_err(|problem| format!("land.review: {problem}"))?;
@@ -443,6 +444,14 @@ impl Settings {
         if from == From::Tree && section.update.is_some() {
             return Err("a configuration file inside the tree may not say which checkouts are updated".into());
         }
+        let publishes = section.how == Some(LandHow::Pr) || section.fork.is_some() || section.forge.is_some();
+        if from == From::Tree && publishes {
+            return Err("a configuration file inside the tree may not say that work is published".into());
+        }
+        if let Some(fork) = &section.fork {
+            rules.fork = Some(branch_name(fork).map_err(|problem| format!("land.fork: {problem}"))?);
+        }
+        rules.forge = section.forge.or(rules.forge);
         rules.how = section.how.unwrap_or(rules.how);
         rules.batch = section.batch.unwrap_or(rules.batch).max(1);
         rules.slots = section.slots.unwrap_or(rules.slots).max(1);

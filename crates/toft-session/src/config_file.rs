@@ -10,7 +10,7 @@ use toft_core::workspace::Keep;
 
 use crate::{
     config::{Names, OverlayMode},
-    land::{CloseRule, LandHow, ReviewRule, UpdateRule},
+    land::{CloseRule, ForgeProgram, LandHow, ReviewRule, UpdateRule},
     setup::Setup,
 };
 
@@ -235,9 +235,10 @@ pub(crate) struct VerifySection {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LandSection {
-    /// The branch that work lands in. By default the one that the main checkout was on when the work began.
+    /// The branch that work lands in. By default the one that the main checkout was on when the work began. A branch of a
+    /// remote, as `origin/main`, is pushed to; then it is not in a file of the working tree.
     pub(crate) into: Option<String>,
-    /// How commits get into it.
+    /// How commits get into it. `pr` opens a pull request; then it is not in a file of the working tree.
     #[schemars(extend("default" = "merge"))]
     pub(crate) how: Option<LandHow>,
     /// Commands that have to succeed on the exact files of a commit before the branch moves to it.
@@ -255,6 +256,12 @@ pub(crate) struct LandSection {
     /// `label:NAME` and `default`.
     #[schemars(extend("default" = "none"))]
     pub(crate) review: Option<ReviewRule>,
+    /// Remote that branches of pull requests are pushed to. By default that of `into`.
+    #[schemars(extend("scope" = "clone"))]
+    pub(crate) fork: Option<String>,
+    /// Program that opens pull requests. By default the one that the address of the remote suggests.
+    #[schemars(extend("scope" = "clone"))]
+    pub(crate) forge: Option<ForgeProgram>,
     /// Which checkouts of the branch are updated.
     #[schemars(extend("default" = "ask", "scope" = "clone"))]
     pub(crate) update: Option<UpdateRule>,

@@ -19,6 +19,20 @@ pub enum LandHow {
     Squash,
     /// Each commit again, on top of the target.
     Rebase,
+    /// By a pull request, through the forge's own program.
+    Pr,
+}
+
+/// The program that speaks with a forge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ForgeProgram {
+    /// GitHub's.
+    Gh,
+    /// GitLab's.
+    Glab,
+    /// Gitea's and Forgejo's.
+    Tea,
 }
 
 /// Whether a checkout of the target is updated.
@@ -99,7 +113,13 @@ impl ConfiguredCommands {
 pub struct LandRules {
     /// The target branch; that of each workspace if absent.
     pub into: Option<String>,
+    /// The user, and not a file that came with the repository, said where work lands: it may be pushed there.
+    pub(crate) own_target: bool,
     pub how: LandHow,
+    /// The remote that branches of pull requests are pushed to; that of `into` if absent.
+    pub fork: Option<String>,
+    /// The program that opens pull requests; by the address of the remote if absent.
+    pub forge: Option<ForgeProgram>,
     pub check: ConfiguredCommands,
     /// The longest time that a check may take.
     pub timeout: Duration,
@@ -119,7 +139,10 @@ impl Default for LandRules {
     fn default() -> Self {
         Self {
             into: None,
+            own_target: false,
             how: LandHow::default(),
+            fork: None,
+            forge: None,
             check: ConfiguredCommands::default(),
             timeout: Duration::from_secs(20 * 60),
             batch: 8,
@@ -133,6 +156,11 @@ impl Default for LandRules {
 }
 
 impl LandRules {
+    /// The target that may be a branch of a remote. What came with the repository does not say what is published.
+    pub fn pushed(&self) -> Option<&str> {
+        self.into.as_deref().filter(|_| self.own_target)
+    }
+
     /// Who has to approve work with these labels.
     pub fn reviewer(&self, labels: &[String]) -> Reviewer {
         let by_label = labels.iter().find_map(|label| self.review.get(&format!("label:{label}")));

@@ -21,7 +21,7 @@ use toft_core::{
 };
 use toft_plan::Plan;
 use toft_session::{error::Error, land::CloseRule};
-use toft_vcs::{Vcs, landing::LandingRepository, workspace::WorkspaceBackend};
+use toft_vcs::{Vcs, exchange::Range, landing::LandingRepository, workspace::WorkspaceBackend};
 
 use crate::Work;
 
@@ -30,7 +30,8 @@ impl Work<'_> {
     pub fn landing_repository(&self) -> Result<Option<LandingRepository>, Error> {
         match &self.located().checkout {
             Some(checkout) if matches!(checkout.vcs, Vcs::Git | Vcs::Jj) => {
-                Ok(Some(LandingRepository::open(checkout, &self.located().land.union)?))
+                let rules = &self.located().land;
+                Ok(Some(LandingRepository::open(checkout, &rules.union, rules.pushed())?))
             }
             _ => Ok(None),
         }
@@ -118,6 +119,18 @@ impl Work<'_> {
         Ok(listed)
     }
 
+    /// The newest known commit of the remote's branch that work is pushed to, if it is on top of this one.
+    pub(crate) fn pushed_on_top(&self, commit: String) -> Result<String, Error> {
+        let Some(target) = self.located().land.pushed().filter(|target| target.contains('/')) else {
+            return Ok(commit);
+        };
+        let Some(repository) = self.landing_repository()? else { return Ok(commit) };
+        match repository.remote_branch(target).map(|_| repository.commit(target)).transpose()?.flatten() {
+            Some(newest) if repository.contains(&commit, &newest)? => Ok(newest),
+            _ => Ok(commit),
+        }
+    }
+
     /// The newest commit of a target, or of the result that waits for it. The name of that may be gone in a moment.
     pub fn newest_commit(&self, target: &str) -> Result<String, Error> {
         let newest = self.landing_repository()?.map(|repository| repository.newest(target)).transpose()?.flatten();
@@ -127,6 +140,30 @@ impl Work<'_> {
     /// Issues that nothing which is published may name.
     pub fn private_issues(&self) -> Result<Private, Error> {
         Plan::open(self.session)?.map_or_else(|| Ok(Private::default()), |plan| plan.private())
+    }
+
+    /// Why a commit must not be pushed to a remote, if so: it names something private.
+    pub fn must_not_be_published(&self, remote: &str, commit: &str, there: &str) -> Result<Option<String>, Error> {
+        let Some(plan) = Plan::open(self.session)? else { return Ok(None) };
+        let (commit, remote, there) = (commit.to_owned(), remote.to_owned(), Some(there.to_owned()));
+        let guarded = plan.guard(&Range::Pushing { commit, remote, there })?;
+        let leaks = guarded.leaks.iter().map(|leak| format!("{}: {} {}", leak.path, leak.issue, leak.why));
+        let doubts = guarded.doubts.iter().map(|doubt| doubt.what.clone());
+        let found: Vec<String> = leaks.chain(doubts).collect();
+        Ok((!found.is_empty()).then(|| {
+            let found = found.join("; ");
+            format!("It would publish something private: {found}. Take it out of the commits of this branch.")
+        }))
+    }
+
+    /// The title and the text of an issue.
+    pub fn text_of_issue(&self, id: &str) -> Result<Option<(String, String)>, Error> {
+        let Some(plan) = Plan::open(self.session)? else { return Ok(None) };
+        Ok(plan.known(id)?.map(|found| {
+            let fields = [&found.issue.body, &found.issue.design, &found.issue.acceptance];
+            let body: Vec<&str> = fields.into_iter().flatten().map(String::as_str).collect();
+            (found.issue.title.clone(), body.join("\n\n"))
+        }))
     }
 
     /// Where checks for a target of this repository run.

@@ -84,6 +84,10 @@ fn told(event: &LandEvent) -> String {
         LandEvent::Checked { passed: true, .. } => "the check passed".to_owned(),
         LandEvent::Checked { passed: false, .. } => "the check failed".to_owned(),
         LandEvent::Landed { landing } => format!("landed: {}", landing.title),
+        LandEvent::Proposed { landing } => {
+            let url = landing.pull_request.as_ref().map_or("", |request| request.url.as_str());
+            format!("pull request: {} {url}", landing.title)
+        }
         LandEvent::Bounced { landing, reason, .. } => format!("sent back ({}): {}", reason.as_str(), landing.title),
         LandEvent::Note { text } => text.clone(),
     }

@@ -503,6 +503,11 @@ impl SlotLander for RunLander {
                 title: landing.title.clone(),
                 reason: reason.as_str().to_owned(),
             }),
+            LandEvent::Proposed { landing } => say(SlotEvent::Proposed {
+                id: name(landing),
+                title: landing.title.clone(),
+                url: landing.pull_request.as_ref().map(|request| request.url.clone()).unwrap_or_default(),
+            }),
             LandEvent::Note { text } => say(SlotEvent::Problem { text: text.clone() }),
             LandEvent::Waiting { .. } | LandEvent::Checking { .. } | LandEvent::Checked { .. } => {}
         })?;

@@ -35,6 +35,7 @@ fn state(entry: &ListedLanding) -> String {
         (Some(LandingWait::Review), _) => "waits for review".into(),
         (Some(LandingWait::Needs { landing }), _) => format!("waits for {landing}"),
         (Some(LandingWait::Fix { landing }), _) => format!("waits for the fix of {landing}"),
+        (Some(LandingWait::PullRequest { url }), _) => format!("waits for {url}"),
         (Some(LandingWait::Elsewhere { clone, .. }), _) => format!("is in {clone}"),
         (_, LandingState::Bounced) => {
             let reason = landing.bounce().map_or("", |bounce| bounce.reason.as_str());
@@ -225,11 +226,17 @@ impl View for LandDone {
     }
 
     fn text(&self, page: &mut Page) {
-        let LandSummary { landed, bounced, waiting, checks, unchecked, notes, updated, take_up, .. } = &self.0;
+        let LandSummary { landed, proposed, bounced, waiting, checks, unchecked, notes, updated, take_up, .. } =
+            &self.0;
         for landing in landed {
             let id = page.ink(Ink::Id, &clean(&name(landing)));
             let commit = landing.landed.as_ref().map_or("", |landed| commit(&landed.commit));
             page.line(format!("{} {id}  {}  {commit}", page.ink(Ink::Good, "landed"), clean(&landing.title)));
+        }
+        for landing in proposed {
+            let id = page.ink(Ink::Id, &clean(&name(landing)));
+            let url = landing.pull_request.as_ref().map_or("", |request| request.url.as_str());
+            page.line(format!("pull request {id}  {}  {}", clean(&landing.title), clean(url)));
         }
         for landing in bounced {
             let id = page.ink(Ink::Id, &clean(&name(landing)));
@@ -237,7 +244,9 @@ impl View for LandDone {
             let why = clean(why.unwrap_or_default());
             page.line(format!("{} {id}  {}  {why}", page.ink(Ink::Bad, "sent back"), clean(&landing.title)));
         }
-        let left = waiting.iter().filter(|entry| !bounced.iter().any(|landing| landing.id == entry.landing.id));
+        let said =
+            |entry: &&ListedLanding| bounced.iter().chain(proposed).any(|landing| landing.id == entry.landing.id);
+        let left = waiting.iter().filter(|entry| !said(entry));
         left.for_each(|entry| row(page, entry, ""));
         if landed.is_empty() && bounced.is_empty() && waiting.is_empty() && updated.is_empty() {
             page.line("Nothing is finished and not landed.");

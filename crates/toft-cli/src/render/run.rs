@@ -208,6 +208,9 @@ impl<'a> RunProgress<'a> {
             SlotEvent::Landed { id, title, target } => {
                 self.say(index, &format!("landed {} in {}: {}", clean(id), clean(target), short(title, 60)));
             }
+            SlotEvent::Proposed { id, title, url } => {
+                self.say(index, &format!("pull request {} for {}: {}", clean(url), clean(id), short(title, 60)));
+            }
             SlotEvent::Bounced { id, title, reason } => {
                 self.say(index, &format!("sent back ({}) {}: {}", clean(reason), clean(id), short(title, 60)));
             }

@@ -5,9 +5,11 @@
 
 mod changes;
 mod culprit;
+mod pull_request;
 
 pub use changes::WorkChanges;
 pub use culprit::{CulpritSearch, CulpritStep};
+pub use pull_request::{PullRequest, PullRequestComment, PullRequestFacts, PullRequestState, PullRequestVerdict};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,6 +48,9 @@ pub struct Landing {
     /// The task of the agent that reviews it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review_task: Option<TaskId>,
+    /// Its pull request, if it lands by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull_request: Option<Box<PullRequest>>,
     /// The landing that it takes back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverts: Option<LandingId>,
@@ -292,6 +297,12 @@ impl Landing {
         !self.offer.review.is_none() && !approved
     }
 
+    /// The pull request that has its present tip.
+    #[must_use]
+    pub fn open_pull_request(&self) -> Option<&PullRequest> {
+        self.pull_request.as_deref().filter(|request| request.tip == self.offer.tip)
+    }
+
     /// Whether its next bounce for this reason asks a person.
     #[must_use]
     pub fn asks_after(&self, reason: BounceReason) -> bool {
@@ -338,6 +349,8 @@ pub enum LandingWait {
     Needs { landing: LandingId },
     /// An agent mends a conflict in one of the same files.
     Fix { landing: LandingId },
+    /// Its pull request is open.
+    PullRequest { url: String },
     /// Its commits are in another clone.
     Elsewhere { host: String, clone: String },
     #[serde(other)]
@@ -380,6 +393,7 @@ mod tests {
             state: LandingState::Queued,
             approval: None,
             review_task: None,
+            pull_request: None,
             reverts: None,
             bounces: Vec::new(),
             landed: None,

@@ -33,7 +33,7 @@ pub struct Call {
 }
 
 /// Every verb, in the order of names.
-pub static CALLS: [Call; 78] = [
+pub static CALLS: [Call; 79] = [
     call::<agent::List>(),
     call::<agent::Mine>(),
     call::<agent::Register>(),
@@ -74,6 +74,7 @@ pub static CALLS: [Call; 78] = [
     call::<land::Move>(),
     call::<land::RecordCheck>(),
     call::<land::RecordLandings>(),
+    call::<land::RecordPullRequest>(),
     call::<land::Revert>(),
     call::<land::Review>(),
     call::<land::Verdicts>(),

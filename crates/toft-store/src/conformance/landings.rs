@@ -4,7 +4,8 @@ use toft_core::{
     change::Write,
     id::{LandingId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     landing::{
-        Bounce, BounceReason, CheckRun, LandedAs, Landing, LandingOffer, LandingState, Reviewer, Verdict, WorkApproval,
+        Bounce, BounceReason, CheckRun, LandedAs, Landing, LandingOffer, LandingState, PullRequest, Reviewer, Verdict,
+        WorkApproval,
     },
     store::LandingQuery,
 };
@@ -35,6 +36,13 @@ fn landing(id: &str, n: i64, state: LandingState) -> Landing {
         state,
         approval: Some(WorkApproval { by: "ana".into(), tip: "abc".into(), at: at(3) }),
         review_task: Some(TaskId::known("tk_8")),
+        pull_request: Some(Box::new(PullRequest {
+            number: 7,
+            url: "https://forge.example/7".into(),
+            remote: "origin".into(),
+            branch: "work".into(),
+            tip: "abc".into(),
+        })),
         reverts: Some(LandingId::known("ln_8")),
         bounces: vec![Bounce {
             reason: BounceReason::Conflict,

@@ -17,7 +17,7 @@ mod own;
 mod owned;
 mod pack;
 mod patch;
-mod refs;
+pub(crate) mod refs;
 mod rewrite;
 mod tag;
 mod tree;
@@ -462,7 +462,7 @@ fn belongs(name: &str) -> bool {
 }
 
 /// Classifies a failure of a program that contacted a remote.
-fn classify_failure(error: RunError, remote: &str) -> ExchangeError {
+pub(crate) fn classify_failure(error: RunError, remote: &str) -> ExchangeError {
     const NOT_FOUND: [&str; 8] = [
         "Could not find repository",
         "does not appear to be a git repository",

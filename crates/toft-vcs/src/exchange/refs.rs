@@ -13,7 +13,7 @@ use crate::{RunError, command::Run, git_run::Git};
 const FIRST_COMMITS: Duration = Duration::from_secs(300);
 
 /// Every remote with its URL, in the order of the configuration.
-pub(super) fn remotes(git_dir: &Path) -> Result<Vec<(String, String)>, RunError> {
+pub(crate) fn remotes(git_dir: &Path) -> Result<Vec<(String, String)>, RunError> {
     match fs::read_to_string(git_dir.join("config")) {
         Ok(text) if is_plain(&text) => Ok(plain_remotes(&text)),
         _ => {
@@ -121,7 +121,7 @@ fn cannot_tell(error: &ExchangeError, remote: &str) -> ExchangeError {
 }
 
 /// Git for a remote at `url`, without prompts.
-pub(super) fn remote_git(git_dir: &Path, url: &str, patience: Duration) -> Result<RemoteGit, RunError> {
+pub(crate) fn remote_git(git_dir: &Path, url: &str, patience: Duration) -> Result<RemoteGit, RunError> {
     let git = Git::of_remotes(git_dir)?;
     let local = url.starts_with('/') || url.starts_with('.') || url.starts_with("file:") || url.starts_with("http");
     let own_ssh = || std::env::var_os("GIT_SSH_COMMAND").is_some() || std::env::var_os("GIT_SSH").is_some();
@@ -131,7 +131,7 @@ pub(super) fn remote_git(git_dir: &Path, url: &str, patience: Duration) -> Resul
 }
 
 /// Runs git commands that contact a remote.
-pub(super) struct RemoteGit {
+pub(crate) struct RemoteGit {
     git: Git,
     /// ssh is toft's own choice, so it is told not to prompt.
     quiet: bool,
@@ -142,7 +142,7 @@ pub(super) struct RemoteGit {
 
 impl RemoteGit {
     /// A git command with these arguments and the time limit.
-    pub(super) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Run, RunError> {
+    pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Run, RunError> {
         let run = self.git.run(args)?.patience(self.patience);
         Ok(match self.quiet {
             true => run.env("GIT_SSH_COMMAND", "ssh -oBatchMode=yes -oConnectTimeout=15"),
@@ -151,7 +151,7 @@ impl RemoteGit {
     }
 
     /// Fetches exactly these refs. Returns false if the remote does not have them.
-    pub(super) fn fetch(&self, from: &str, refs: &[&str], more: &[&str]) -> Result<bool, ExchangeError> {
+    pub(crate) fn fetch(&self, from: &str, refs: &[&str], more: &[&str]) -> Result<bool, ExchangeError> {
         // In a pack, versions of a ledger are stored as deltas; as loose objects, each would be complete.
         let words = [
             "-c",
@@ -196,8 +196,9 @@ impl RemoteGit {
     }
 
     /// Force-pushes a branch, if it is still at the commit `was`.
-    pub(super) fn replace(&self, to: &str, what: &str, branch: &str, was: &str) -> Result<(), RunError> {
-        self.push_with(to, &format!("+{what}"), &[&format!("--force-with-lease={branch}:{was}")])
+    pub(crate) fn replace(&self, to: &str, what: &str, branch: &str, was: &str) -> Result<(), RunError> {
+        // Without a plus sign, which would overrule the condition.
+        self.push_with(to, what, &[&format!("--force-with-lease={branch}:{was}")])
     }
 
     fn push_with(&self, to: &str, what: &str, more: &[&str]) -> Result<(), RunError> {
@@ -253,6 +254,27 @@ pub(crate) fn ancestor(git: &Git, of: &str, commit: &str) -> Result<bool, RunErr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_branch_is_replaced_only_if_it_is_still_where_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let (there, here) = (dir.path().join("there.git"), dir.path().join("here.git"));
+        let git = |at: &Path, args: &[&str]| Git::of(at).unwrap().run(args.iter().copied()).unwrap().text().unwrap();
+        for at in [&there, &here] {
+            Git::outside(dir.path()).run(["init", "-q", "--bare", at.to_str().unwrap()]).unwrap().ok().unwrap();
+        }
+        let tree = git(&here, &["hash-object", "-t", "tree", "-w", "/dev/null"]);
+        let named = ["-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-m"];
+        let commit = |name: &str| git(&here, &[&named[..], &[name, &tree]].concat());
+        let (first, second, third) = (commit("1"), commit("2"), commit("3"));
+        let url = there.display().to_string();
+        let remote = remote_git(&here, &url, Duration::from_secs(20)).unwrap();
+        let replace = |to: &str, was: &str| remote.replace(&url, &format!("{to}:refs/heads/a"), "refs/heads/a", was);
+        replace(&first, "").unwrap();
+        replace(&second, &first).unwrap();
+        assert!(replace(&third, &first).is_err(), "it is at {second}");
+        assert_eq!(git(&there, &["rev-parse", "refs/heads/a"]), second);
+    }
 
     #[test]
     fn remotes_are_read_from_a_plain_configuration() {

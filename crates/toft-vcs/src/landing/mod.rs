@@ -5,6 +5,7 @@
 
 mod check_out;
 mod look;
+mod remote;
 
 use std::{
     cell::OnceCell,
@@ -14,6 +15,8 @@ use std::{
 };
 
 use tempfile::NamedTempFile;
+
+pub use self::remote::RemoteBranch;
 
 use crate::{
     Checkout, Vcs,
@@ -80,11 +83,14 @@ pub struct LandingRepository {
     has_name: OnceCell<bool>,
     /// The checkout of a Jujutsu repository whose git files no other program sees.
     jj: Option<PathBuf>,
+    /// The branch of a remote that work is pushed to, with the name of the target.
+    pushed: Option<(String, RemoteBranch)>,
 }
 
 impl LandingRepository {
-    /// The repository of a checkout. In files that match `union`, both sides of a conflict are kept.
-    pub fn open(checkout: &Checkout, union: &[String]) -> Result<Self, WorkspaceError> {
+    /// The repository of a checkout. In files that match `union`, both sides of a conflict are kept. Work whose target is
+    /// `pushed`, as `REMOTE/BRANCH`, is pushed there.
+    pub fn open(checkout: &Checkout, union: &[String], pushed: Option<&str>) -> Result<Self, WorkspaceError> {
         let common = match checkout.vcs {
             Vcs::Git => checkout.common_dir.clone(),
             Vcs::Jj if checkout.common_dir.join("store/git").is_dir() => {
@@ -111,12 +117,24 @@ impl LandingRepository {
         };
         let apart = checkout.vcs == Vcs::Jj && common != checkout.common_dir;
         let jj = apart.then(|| checkout.root.clone());
-        Ok(Self { git: Git::of(&common)?, common, attributes, has_name: OnceCell::new(), jj })
+        let pushed = match pushed.filter(|name| name.contains('/')) {
+            Some(name) => RemoteBranch::of(&common, name)?.map(|branch| (name.to_owned(), branch)),
+            None => None,
+        };
+        Ok(Self { git: Git::of(&common)?, common, attributes, has_name: OnceCell::new(), jj, pushed })
     }
 
     /// The commit of a branch, by its full or short name.
     pub fn commit(&self, name: &str) -> Result<Option<String>, WorkspaceError> {
-        let name = format!("{}^{{commit}}", full_name(name));
+        match self.remote_branch(name) {
+            Some(branch) => self.commit_of(&branch.tracking()),
+            None => self.commit_of(&full_name(name)),
+        }
+    }
+
+    /// The commit of a ref.
+    fn commit_of(&self, name: &str) -> Result<Option<String>, WorkspaceError> {
+        let name = format!("{name}^{{commit}}");
         Ok(self.git.run(["rev-parse", "--verify", "--quiet", "--end-of-options", &name])?.maybe()?)
     }
 

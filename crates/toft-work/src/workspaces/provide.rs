@@ -65,6 +65,10 @@ impl Workspaces<'_> {
             // Start where the last holder stopped, if this machine has the commit.
             start.commit = last.commit;
         }
+        if wanted.base.is_none() && named.commit.is_none() {
+            // What has landed in a remote may be ahead of the checkout.
+            start.commit = self.work.pushed_on_top(start.commit)?;
+        }
         let mut notes = Vec::new();
         if wanted.base.is_none() && named.commit.is_none() {
             let needs = self.needed(&named)?;

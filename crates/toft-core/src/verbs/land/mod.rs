@@ -1,11 +1,13 @@
 //! Land: the way of finished work into its target branch.
 
 mod check;
+mod propose;
 mod review;
 mod reviewer;
 mod settle;
 
 pub use check::{Flaky, RecordCheck, Verdicts};
+pub use propose::RecordPullRequest;
 pub use review::Review;
 pub use settle::{BounceLanding, LandedWork, Move, RecordLandings, Step};
 pub(super) use settle::{withdraw_all, withdraw_bounced};
@@ -56,6 +58,7 @@ pub(super) fn offer(work: &mut VerbContext<'_>, task: &Task, offer: LandingOffer
         state: LandingState::Queued,
         approval: known.as_ref().and_then(|known| known.approval.clone()),
         review_task: known.as_ref().and_then(|known| known.review_task.clone()),
+        pull_request: known.as_ref().and_then(|known| known.pull_request.clone()),
         reverts: None,
         bounces: known.as_ref().map(|known| known.bounces.clone()).unwrap_or_default(),
         landed: None,
@@ -110,6 +113,7 @@ impl Verb for Revert {
             state: LandingState::Queued,
             approval: None,
             review_task: None,
+            pull_request: None,
             reverts: Some(landed.id.clone()),
             bounces: Vec::new(),
             landed: None,
@@ -201,7 +205,10 @@ impl Verb for List {
                 _ if landing.state != LandingState::Queued => None,
                 _ if landing.needs_review() => Some(LandingWait::Review),
                 Some(needed) => Some(LandingWait::Needs { landing: needed.clone() }),
-                None => None,
+                None => {
+                    let open = landing.open_pull_request();
+                    open.map(|request| LandingWait::PullRequest { url: request.url.clone() })
+                }
             };
             let task = landing.task.as_ref().filter(|_| landing.state == LandingState::Bounced);
             let task = task.map(|task| work.tx.task(task)).transpose()?.flatten();

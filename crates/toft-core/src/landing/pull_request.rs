@@ -1,0 +1,157 @@
+//! Pull requests: how a forge tells whether work landed.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::BounceReason;
+
+/// How many characters of each text of a forge an agent is told.
+const TOLD: usize = 2_000;
+
+/// The pull request of a landing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PullRequest {
+    pub number: u64,
+    pub url: String,
+    /// The remote that has its branch.
+    pub remote: String,
+    /// Its branch there.
+    pub branch: String,
+    /// The commit that was pushed to its branch.
+    pub tip: String,
+}
+
+/// What a forge says of a pull request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PullRequestFacts {
+    pub state: PullRequestState,
+    /// The newest commit of its branch.
+    pub head: String,
+    /// Checks of that commit that failed, each with its name and what it says.
+    pub failed: Vec<(String, String)>,
+    /// A reviewer asked for changes.
+    pub changes_requested: bool,
+    /// What reviewers say.
+    pub comments: Vec<PullRequestComment>,
+}
+
+/// How far a pull request is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PullRequestState {
+    /// Not merged yet.
+    #[default]
+    Open,
+    /// The forge merged it, as this commit of the target.
+    Merged { commit: String },
+    /// It was closed and not merged.
+    Closed,
+}
+
+/// A comment of a reviewer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PullRequestComment {
+    pub by: String,
+    pub file: Option<String>,
+    pub line: Option<u64>,
+    pub text: String,
+}
+
+/// What follows from the facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PullRequestVerdict {
+    /// The forge merged it, in any way: its number is the record.
+    Landed { commit: String },
+    /// It goes back to an agent.
+    Bounced { reason: BounceReason, message: String, files: Vec<String> },
+    /// Its branch has other commits than the work.
+    Outdated,
+    /// Nothing yet.
+    Waits,
+}
+
+impl PullRequestFacts {
+    /// What follows for work whose newest commit is `tip`.
+    #[must_use]
+    pub fn verdict(&self, tip: &str) -> PullRequestVerdict {
+        let comments: Vec<String> = self.comments.iter().map(PullRequestComment::line).collect();
+        let mut files: Vec<String> = self.comments.iter().filter_map(|comment| comment.file.clone()).collect();
+        files.sort();
+        files.dedup();
+        let review = |what: &str| {
+            let message = std::iter::once(what.to_owned()).chain(comments.clone()).collect::<Vec<_>>().join("\n");
+            PullRequestVerdict::Bounced { reason: BounceReason::Review, message, files: files.clone() }
+        };
+        match &self.state {
+            PullRequestState::Merged { commit } => PullRequestVerdict::Landed { commit: commit.clone() },
+            _ if self.head != tip => PullRequestVerdict::Outdated,
+            PullRequestState::Closed => review("The pull request was closed and not merged."),
+            PullRequestState::Open if !self.failed.is_empty() => {
+                let failed = self.failed.iter().map(|(name, said)| format!("{name} failed.\n{}", end_of(said)));
+                let message = failed.collect::<Vec<_>>().join("\n");
+                PullRequestVerdict::Bounced { reason: BounceReason::Check, message, files: Vec::new() }
+            }
+            PullRequestState::Open if self.changes_requested => review("A reviewer asks for changes."),
+            PullRequestState::Open => PullRequestVerdict::Waits,
+        }
+    }
+}
+
+impl PullRequestComment {
+    fn line(&self) -> String {
+        let place = match (&self.file, self.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}: "),
+            (Some(file), None) => format!("{file}: "),
+            (None, _) => String::new(),
+        };
+        format!("{place}{} ({})", end_of(self.text.trim()), self.by)
+    }
+}
+
+/// The end of a long text.
+fn end_of(text: &str) -> String {
+    let count = text.chars().count();
+    match count > TOLD {
+        true => format!("…{}", text.chars().skip(count - TOLD).collect::<String>()),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_forge_says_of_older_commits_sends_nothing_back() {
+        let failed = PullRequestFacts {
+            head: "old".into(),
+            failed: vec![("test".into(), "two tests failed".into())],
+            changes_requested: true,
+            ..PullRequestFacts::default()
+        };
+        assert_eq!(failed.verdict("new"), PullRequestVerdict::Outdated);
+        let now = PullRequestFacts { head: "new".into(), ..failed.clone() };
+        assert!(matches!(now.verdict("new"), PullRequestVerdict::Bounced { reason: BounceReason::Check, .. }));
+        let merged = PullRequestFacts { state: PullRequestState::Merged { commit: "m".into() }, ..failed };
+        assert_eq!(merged.verdict("new"), PullRequestVerdict::Landed { commit: "m".into() });
+    }
+
+    #[test]
+    fn comments_of_reviewers_come_back_with_file_and_line() {
+        let facts = PullRequestFacts {
+            head: "a".into(),
+            changes_requested: true,
+            comments: vec![PullRequestComment {
+                by: "eve".into(),
+                file: Some("src/a.rs".into()),
+                line: Some(7),
+                text: "this panics".into(),
+            }],
+            ..PullRequestFacts::default()
+        };
+        let PullRequestVerdict::Bounced { reason, message, files } = facts.verdict("a") else { panic!("{facts:?}") };
+        assert_eq!((reason, files), (BounceReason::Review, vec!["src/a.rs".to_owned()]));
+        assert_eq!(message, "A reviewer asks for changes.\nsrc/a.rs:7: this panics (eve)");
+        let open = PullRequestFacts { changes_requested: false, ..facts };
+        assert_eq!(open.verdict("a"), PullRequestVerdict::Waits);
+    }
+}

@@ -1,0 +1,39 @@
+//! Pull requests of finished work.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Verb, VerbContext, find_landing};
+use crate::{
+    change::Write,
+    id::LandingId,
+    landing::{Landing, PullRequest},
+    refusal::VerbResult,
+    rights::{self, Action},
+    store::Access,
+};
+
+/// Record the pull request that finished work was pushed to.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LandRecordPullRequest")]
+pub struct RecordPullRequest {
+    pub landing: LandingId,
+    pub pull_request: PullRequest,
+}
+
+impl Verb for RecordPullRequest {
+    type Outcome = Landing;
+    const NAME: &'static str = "land.record_pull_request";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
+        rights::require(work, Action::Land)?;
+        let mut landing = find_landing(work, self.landing.as_str())?;
+        let detail = json!({ "landing": landing.id, "url": self.pull_request.url, "tip": self.pull_request.tip });
+        landing.pull_request = Some(Box::new(self.pull_request));
+        landing.updated = work.now.wall;
+        work.record(landing.entity(), "land.proposed", detail, vec![Write::Landing(landing.clone())])?;
+        Ok(landing)
+    }
+}

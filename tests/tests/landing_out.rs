@@ -1,0 +1,291 @@
+//! Work that lands outside of this machine: pushed to a remote, or by a pull request.
+
+#![cfg(unix)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::json;
+use toft_stories::{forge::PlayedForge, issues::add, yard::Yard};
+
+/// The address of the project on the forge.
+const ADDRESS: &str = "https://github.com/acme/shop.git";
+
+/// A yard whose remote is a bare repository, at the address of a forge.
+fn with_remote(config: &str) -> (Yard, PathBuf) {
+    let yard = Yard::new(config);
+    let bare = yard.home.path().join("bare.git");
+    let at = bare.display().to_string();
+    yard.home.run(yard.home.path(), "git", &["clone", "-q", "--bare", &yard.repo.display().to_string(), &at]);
+    yard.home.run(&yard.repo, "git", &["config", "--global", &format!("url.{at}.insteadOf"), ADDRESS]);
+    yard.git(&["remote", "add", "origin", ADDRESS]);
+    yard.git(&["fetch", "-q", "origin"]);
+    (yard, bare)
+}
+
+fn in_bare(yard: &Yard, bare: &Path, args: &[&str]) -> String {
+    yard.home.run(bare, "git", args).trim().to_owned()
+}
+
+/// A commit of another person on the remote's main.
+fn push_by_another(yard: &Yard, bare: &Path, file: &str) {
+    let other = yard.home.path().join(format!("other-{file}"));
+    let at = other.display().to_string();
+    yard.home.run(yard.home.path(), "git", &["clone", "-q", &bare.display().to_string(), &at]);
+    fs::write(other.join(file), "other\n").unwrap();
+    yard.home.run(&other, "git", &["add", "-A"]);
+    yard.home.run(&other, "git", &["commit", "-q", "-m", "by another"]);
+    yard.home.run(&other, "git", &["push", "-q", "origin", "main"]);
+}
+
+#[test]
+fn work_is_pushed_to_a_remote_and_a_push_by_another_costs_a_rebuild() {
+    // While the check runs for the first time, another person pushes.
+    let check = "sh check.sh; test -e $HOME/pushed || { touch $HOME/pushed; git clone -q $HOME/../bare.git $HOME/racer && \
+                 cd $HOME/racer && echo race > race.txt && git add -A && git commit -q -m race && git push -q origin main; }";
+    let (yard, bare) = with_remote(&format!("[land]\ninto = \"origin/main\"\ncheck = ['{check}']\n"));
+    let id = yard.issue("one", "echo one > one.txt", "false");
+    yard.run(&[]);
+    push_by_another(&yard, &bare, "earlier.txt");
+    let before = yard.git(&["rev-parse", "main"]);
+    let landed = yard.land();
+    assert_eq!(landed["landed"].as_array().unwrap().len(), 1, "{landed}");
+    assert_eq!(yard.status(&id), "closed");
+    let files = in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]);
+    for file in ["one.txt", "race.txt", "earlier.txt"] {
+        assert!(files.contains(file), "{file} in {files}");
+    }
+    assert_eq!(yard.git(&["rev-parse", "main"]), before, "the user's branch is the user's");
+    assert_eq!(yard.git(&["rev-parse", "origin/main"]), in_bare(&yard, &bare, &["rev-parse", "main"]));
+    // New work begins with what has landed.
+    yard.issue("two", "test -e one.txt && echo two > two.txt", "false");
+    yard.run(&[]);
+    yard.land();
+    assert!(in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]).contains("two.txt"));
+}
+
+#[test]
+fn what_a_remote_refuses_is_told_and_lands_later() {
+    let (yard, bare) = with_remote("[land]\ninto = \"origin/main\"\n");
+    let id = yard.issue("one", "echo one > one.txt", "false");
+    yard.run(&[]);
+    let hook = bare.join("hooks/pre-receive");
+    fs::write(&hook, "#!/bin/sh\necho protected branch; exit 1\n").unwrap();
+    yard.home.run(&bare, "chmod", &["+x", "hooks/pre-receive"]);
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("nothing more lands in origin/main now") && said.contains("protected branch"), "{said}");
+    assert_eq!(yard.status(&id), "in_progress");
+    fs::remove_file(&hook).unwrap();
+    let away = bare.with_extension("away");
+    fs::rename(&bare, &away).unwrap();
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("nothing more lands"), "{said}");
+    fs::rename(&away, &bare).unwrap();
+    yard.land();
+    assert_eq!(yard.status(&id), "closed");
+}
+
+#[test]
+fn nothing_is_pushed_because_a_repository_says_so() {
+    let (yard, bare) = with_remote("");
+    fs::create_dir_all(yard.repo.join(".toft")).unwrap();
+    fs::write(yard.repo.join(".toft/config.toml"), "[land]\ninto = \"origin/main\"\n").unwrap();
+    let before = in_bare(&yard, &bare, &["rev-parse", "main"]);
+    yard.issue("one", "echo one > one.txt", "false");
+    yard.run(&[]);
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("no branch origin/main here"), "{said}");
+    assert_eq!(in_bare(&yard, &bare, &["rev-parse", "main"]), before);
+    fs::write(yard.repo.join(".toft/config.toml"), "[land]\nhow = \"pr\"\n").unwrap();
+    let said = yard.home.toft(&yard.repo, &["land"]).fails(2);
+    assert!(said.contains("may not say that work is published"), "{said}");
+}
+
+#[test]
+fn a_private_plan_leaves_by_no_push() {
+    let (yard, bare) = with_remote("");
+    let clone = yard.home.path().join("clone");
+    let at = clone.display().to_string();
+    yard.home.run(yard.home.path(), "git", &["clone", "-q", ADDRESS, &at]);
+    yard.home.toft(&clone, &["init", "--contributor"]).ok();
+    yard.configure("[land]\ninto = \"origin/main\"\n");
+    let id = add(&yard.home, &clone, &["Take over the market"]);
+    let named = format!("echo 'for {id}' > one.txt; git add -A; git commit -q -m one");
+    yard.home.toft(&clone, &["run", "--once", "--", "sh", "-c", &named]).ok();
+    let said = yard.home.toft(&clone, &["land"]).ok();
+    assert!(said.contains("sent back") && said.contains("something private"), "{said}");
+    let mended = "git reset -q --soft HEAD~1; echo fine > one.txt; git add -A; git commit -q -m one";
+    yard.home.toft(&clone, &["run", "--once", "--", "sh", "-c", mended]).ok();
+    yard.home.toft(&clone, &["land"]).ok();
+    let all = in_bare(&yard, &bare, &["log", "--format=%B", "-p", "main"]);
+    assert!(all.contains("+fine") && !all.contains(&id) && !all.contains("market"), "{all}");
+}
+
+/// A yard whose work lands by pull requests on a forge that `gh` reaches through a socket.
+fn with_forge() -> (Yard, PathBuf, PlayedForge) {
+    let (mut yard, bare) = with_remote("[land]\ninto = \"origin/main\"\nhow = \"pr\"\n");
+    let dir = yard.home.path().join("gh");
+    fs::create_dir_all(&dir).unwrap();
+    let socket = dir.join("forge.sock");
+    fs::write(dir.join("config.yml"), format!("http_unix_socket: {}\n", socket.display())).unwrap();
+    yard.home.set("GH_CONFIG_DIR", &dir.display().to_string());
+    yard.home.set("GH_TOKEN", "not-a-real-one");
+    let forge = PlayedForge::start(&socket, &bare);
+    (yard, bare, forge)
+}
+
+#[test]
+fn a_pull_request_is_opened_and_followed_until_the_forge_has_merged_it() {
+    let (yard, bare, forge) = with_forge();
+    let id = yard.issue("work", "echo bad > work.txt", "echo better > work.txt");
+    yard.home.toft(&yard.repo, &["edit", &id, "--body", "Every shop needs it."]).ok();
+    yard.run(&[]);
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("https://github.com/acme/shop/pull/1"), "{said}");
+    let pull = forge.state.lock().unwrap().pulls[0].clone();
+    assert_eq!((pull["title"].as_str(), pull["base"]["ref"].as_str()), (Some("work"), Some("main")));
+    assert!(pull["body"].as_str().unwrap().contains("Every shop needs it."));
+    let branch = pull["head"]["ref"].as_str().unwrap().to_owned();
+    assert_eq!(yard.status(&id), "in_progress");
+    let status = yard.home.toft(&yard.repo, &["status"]).ok();
+    assert!(status.contains("1 in pull requests"), "{status}");
+    // Nothing new: no other pull request, nothing sent back.
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("waits for https://github.com/acme/shop/pull/1"), "{said}");
+
+    // Its CI fails: the end of the log is in the brief.
+    let first = in_bare(&yard, &bare, &["rev-parse", &branch]);
+    {
+        let mut state = forge.state.lock().unwrap();
+        state.log = format!("{}\nassertion failed: bad is not better\n", "noise\n".repeat(2_000));
+        let run = json!({ "id": 9, "name": "test", "head_sha": first, "conclusion": "failure",
+            "app": { "slug": "github-actions" }, "output": { "title": "1 test failed" } });
+        state.check_runs.push(run);
+    }
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("sent back") && said.contains("test failed"), "{said}");
+    yard.run(&[]);
+    assert!(yard.brief("work").contains("bad is not better"), "{}", yard.brief("work"));
+    yard.land();
+    let second = in_bare(&yard, &bare, &["rev-parse", &branch]);
+    assert_ne!(first, second, "the same branch has the mended work");
+    assert_eq!(forge.state.lock().unwrap().pulls.len(), 1);
+
+    // A reviewer asks for changes at a line.
+    {
+        let mut state = forge.state.lock().unwrap();
+        let (by, of) = (json!({ "login": "eve" }), &second);
+        state.reviews.push(json!({ "user": by, "state": "CHANGES_REQUESTED", "body": "almost", "commit_id": of }));
+        state.comments.push(json!({ "user": by, "path": "work.txt", "line": 1, "body": "say best", "commit_id": of }));
+    }
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("A reviewer asks for changes."), "{said}");
+    fs::write(yard.home.path().join("home/agents/work.again"), "echo best > work.txt").unwrap();
+    yard.run(&[]);
+    assert!(yard.brief("work").contains("work.txt:1: say best (eve)"), "{}", yard.brief("work"));
+    yard.land();
+
+    // The forge squashes it into main: recognised by the record.
+    let merger = yard.home.path().join("merger");
+    yard.home.run(
+        yard.home.path(),
+        "git",
+        &["clone", "-q", &bare.display().to_string(), &merger.display().to_string()],
+    );
+    yard.home.run(&merger, "git", &["merge", "-q", "--squash", &format!("origin/{branch}")]);
+    yard.home.run(&merger, "git", &["commit", "-q", "-m", "work (#1)"]);
+    yard.home.run(&merger, "git", &["push", "-q", "origin", "main"]);
+    let squashed = in_bare(&yard, &bare, &["rev-parse", "main"]);
+    {
+        let mut state = forge.state.lock().unwrap();
+        let pull = &mut state.pulls[0];
+        (pull["state"], pull["merged"], pull["merge_commit_sha"]) =
+            ("closed".into(), true.into(), squashed.clone().into());
+    }
+    let landed = yard.land();
+    assert_eq!(landed["landed"][0]["landed"]["commit"], squashed.as_str());
+    assert_eq!(yard.status(&id), "closed");
+    assert_eq!(in_bare(&yard, &bare, &["show", "main:work.txt"]), "best");
+}
+
+#[test]
+fn a_pull_request_that_conflicts_or_was_closed_goes_back() {
+    let (yard, bare, forge) = with_forge();
+    let id = yard.issue("work", "echo a > same.txt", "git merge -q $newest; echo both > same.txt");
+    yard.run(&[]);
+    yard.land();
+    push_by_another(&yard, &bare, "same.txt");
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("conflicts with origin/main in same.txt"), "{said}");
+    yard.run(&[]);
+    yard.land();
+    forge.state.lock().unwrap().pulls[0]["state"] = "closed".into();
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("was closed and not merged"), "{said}");
+    assert_eq!(yard.status(&id), "open");
+    fs::write(yard.home.path().join("home/agents/work.again"), "echo again > same.txt").unwrap();
+    yard.run(&[]);
+    yard.land();
+    assert_eq!(forge.state.lock().unwrap().pulls.len(), 2, "a closed pull request is not used again");
+}
+
+/// A program that answers from files, as `glab` and `tea` would.
+fn script(yard: &Yard, name: &str, answers: &[(&str, String)]) {
+    let dir = yard.home.path().join("home/forge");
+    fs::create_dir_all(&dir).unwrap();
+    for (path, answer) in answers {
+        fs::write(dir.join(path.replace(|c: char| !c.is_ascii_alphanumeric(), "_")), answer).unwrap();
+    }
+    let program = yard.home.path().join("bin").join(name);
+    fs::write(
+        &program,
+        "#!/bin/sh\necho \"$*\" >> $HOME/forge/calls\nfor word; do case $word in\n  repos/*|projects/*) path=$word;;\nesac; done\n\
+         case \"$*\" in *POST*) path=made;; esac\ncat $HOME/forge/$(printf %s \"${path%%\\?*}\" | tr -c 'A-Za-z0-9' _)\n",
+    )
+    .unwrap();
+    yard.home.run(yard.home.path(), "chmod", &["+x", &program.display().to_string()]);
+}
+
+#[test]
+fn glab_and_tea_open_and_follow_pull_requests_too() {
+    let (yard, bare) = with_remote("[land]\ninto = \"origin/main\"\nhow = \"pr\"\nforge = \"glab\"\n");
+    let id = yard.issue("work", "echo bad > work.txt", "echo good > work.txt");
+    yard.run(&[]);
+    let made = json!({ "iid": 4, "web_url": "https://gitlab.example/4" }).to_string();
+    let at = "projects/acme%2Fshop/merge_requests";
+    script(&yard, "glab", &[("made", made), (at, "[]".into())]);
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("https://gitlab.example/4"), "{said}");
+    let calls = fs::read_to_string(yard.home.path().join("home/forge/calls")).unwrap();
+    assert!(
+        calls.contains("api --hostname github.com --method POST projects/acme%2Fshop/merge_requests -f title=work"),
+        "{calls}"
+    );
+    let branches = in_bare(&yard, &bare, &["for-each-ref", "--format=%(refname:short) %(objectname)"]);
+    let sha = branches.lines().find(|line| !line.starts_with("main ")).unwrap().split(' ').nth(1).unwrap().to_owned();
+    let request = json!({ "state": "opened", "sha": sha, "head_pipeline": { "id": 3, "status": "failed" } });
+    let jobs = json!([{ "id": 8, "name": "unit", "web_url": "" }]).to_string();
+    let thread = json!([{ "notes": [{ "resolvable": true, "resolved": false, "body": "hm", "author": { "username": "eve" } }] }]);
+    let answers = [
+        ("projects/acme%2Fshop/merge_requests/4", request.to_string()),
+        ("projects/acme%2Fshop/pipelines/3/jobs", jobs),
+        ("projects/acme%2Fshop/jobs/8/trace", "it is bad\n".to_owned()),
+        ("projects/acme%2Fshop/merge_requests/4/discussions", thread.to_string()),
+    ];
+    script(&yard, "glab", &answers);
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("unit failed."), "{said}");
+    yard.run(&[]);
+    assert!(yard.brief("work").contains("it is bad"));
+
+    // The same work goes on with tea.
+    yard.configure("[land]\ninto = \"origin/main\"\nhow = \"pr\"\nforge = \"tea\"\n");
+    let merged = json!({ "state": "closed", "merged": true, "merge_commit_sha": "", "head": { "sha": sha } });
+    script(&yard, "tea", &[("repos/acme/shop/pulls/4", merged.to_string())]);
+    yard.land();
+    assert_eq!(yard.status(&id), "closed");
+    let calls = fs::read_to_string(yard.home.path().join("home/forge/calls")).unwrap();
+    assert!(calls.contains("api repos/acme/shop/pulls/4"), "{calls}");
+}
