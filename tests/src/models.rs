@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 pub enum Step {
     /// It has the client run a shell command.
     Shell(String),
+    /// The same, with a command that follows from what the client has sent.
+    Told(fn(&str) -> String),
     /// It has the client call a tool of toft's MCP server.
     Tool(&'static str, Value),
     /// It ends its turn with a message.
@@ -120,7 +122,11 @@ fn serve(stream: TcpStream, script: &[Step], seen: &Mutex<Vec<Value>>) -> std::i
     };
     seen.lock().unwrap().push(asked.clone());
     let step = results(protocol, &asked).min(script.len() - 1);
-    spoken(&mut out, protocol, &path, &asked, &script[step], &tools)
+    let step = match &script[step] {
+        Step::Told(command) => Step::Shell(command(&asked.to_string())),
+        step => step.clone(),
+    };
+    spoken(&mut out, protocol, &path, &asked, &step, &tools)
 }
 
 /// The names of the tools that a client offers.
@@ -229,7 +235,7 @@ fn anthropic(
         Step::Say(text) => {
             (json!({ "type": "text", "text": "" }), json!({ "type": "text_delta", "text": text }), "end_turn")
         }
-        Step::Refuse(..) => return Ok(()),
+        Step::Refuse(..) | Step::Told(_) => return Ok(()),
     };
     let usage = json!({ "input_tokens": 100, "output_tokens": 7 });
     let message = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": asked["model"], "content": [],
@@ -277,7 +283,7 @@ fn openai(out: &mut TcpStream, step: &Step, tools: &[String], tool: impl Fn(&str
             let content = json!([{ "type": "output_text", "text": text }]);
             json!({ "type": "message", "id": "msg_1", "role": "assistant", "content": content })
         }
-        Step::Refuse(..) => return Ok(()),
+        Step::Refuse(..) | Step::Told(_) => return Ok(()),
     };
     stream(out)?;
     event(out, "response.created", json!({ "response": { "id": "resp_1" } }))?;
@@ -294,7 +300,7 @@ fn gemini(out: &mut TcpStream, path: &str, step: &Step, tool: impl Fn(&str) -> S
         }
         Step::Tool(name, input) => json!({ "functionCall": { "name": tool(name), "args": input } }),
         Step::Say(text) => json!({ "text": text }),
-        Step::Refuse(..) => return Ok(()),
+        Step::Refuse(..) | Step::Told(_) => return Ok(()),
     };
     let candidate = json!({ "content": { "role": "model", "parts": [part] }, "finishReason": "STOP", "index": 0 });
     let usage = json!({ "promptTokenCount": 100, "candidatesTokenCount": 7, "totalTokenCount": 107 });

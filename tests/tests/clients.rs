@@ -90,6 +90,61 @@ fn is_told(client: &'static str) {
     assert!(proof.contains("message.read") || proof.contains("read"), "{proof}");
 }
 
+/// Its work conflicts with what landed meanwhile; it resolves the conflict from what the brief says.
+fn resolves_a_conflict(client: &'static str) {
+    let Some(mut lab) = Lab::new(client) else { return };
+    lab.home.until_landed();
+    let model = Model::start(work("the greeting says hello"));
+    lab.talk_to(&model);
+    let id = add(&lab.home, &lab.repo, &["Say hello", "-d", "greeting.txt has to contain hello"]);
+    let said = lab.run(&id);
+    assert!(lab.home.toft(&lab.repo, &["land", "list"]).ok().contains("ready to land"), "{said}");
+    // Another agent's work lands first, in the same file.
+    let body = "Farewells matter: greeting.txt has to contain goodbye";
+    let other = add(&lab.home, &lab.repo, &["Say goodbye", "-d", body]);
+    let script = "echo goodbye > greeting.txt; git add -A; git commit -qm goodbye; \
+                  toft finish --evidence HEAD -m 'the last line is goodbye'";
+    lab.home.toft(&lab.repo, &["run", "--once", "--", "sh", "-c", script]).ok();
+    lab.home.toft(&lab.repo, &["land", &other]).ok();
+    let sent = lab.home.toft(&lab.repo, &["land"]).ok();
+    assert!(sent.contains("sent back"), "{sent}");
+
+    // The commit to merge, and what both sides are for, are in what the client was told.
+    fn resolve(told: &str) -> String {
+        let commit = told.split("git merge ").nth(1).and_then(|rest| rest.split('`').next()).unwrap_or("nothing");
+        let both =
+            ["contain hello", "contain goodbye", "the last line is goodbye"].iter().all(|fact| told.contains(fact));
+        let text = if both { "hello\\ngoodbye\\n" } else { "" };
+        format!(
+            "git merge -q {commit}; printf '{text}' > greeting.txt; sh check.sh; git add -A; git commit -q -m both; \
+             toft finish --evidence HEAD -m 'both greetings'"
+        )
+    }
+    let steps = std::iter::repeat_n(Step::Told(resolve), 12).chain([Step::say("All done.")]);
+    let mending = Model::start(steps.collect());
+    lab.talk_to(&mending);
+    let said = lab.run(&id);
+    lab.home.toft(&lab.repo, &["land"]).ok();
+    assert_eq!(lab.issue(&id)["status"], "closed", "{client}: {said}\n{}", mending.heard());
+    let text = lab.home.run(&lab.repo, "git", &["show", "main:greeting.txt"]);
+    assert_eq!(text, "hello\ngoodbye\n", "{client}");
+}
+
+#[test]
+fn claude_code_resolves_a_conflict_from_its_brief() {
+    resolves_a_conflict("claude");
+}
+
+#[test]
+fn codex_resolves_a_conflict_from_its_brief() {
+    resolves_a_conflict("codex");
+}
+
+#[test]
+fn gemini_resolves_a_conflict_from_its_brief() {
+    resolves_a_conflict("gemini");
+}
+
 /// Over the Agent Client Protocol: works, asks, and goes on with the answer.
 fn speaks_acp(client: &'static str, agent: &str, keeps_sessions: bool) {
     let Some(mut lab) = Lab::new(client) else { return };
