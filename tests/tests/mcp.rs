@@ -119,7 +119,7 @@ fn all_tools_together_cost_less_than_two_thousand_tokens() {
     insta::assert_snapshot!(format!("{tools:#}"));
     let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     let expected =
-        ["prime", "ready", "claim", "show", "search", "add", "edit", "save", "finish", "message", "flow", "workspace"];
+        ["prime", "ready", "claim", "show", "search", "add", "edit", "save", "finish", "review", "message", "flow", "workspace"];
     assert_eq!(names, expected);
     for tool in tools.as_array().unwrap() {
         let read_only = ["ready", "show", "search"].contains(&tool["name"].as_str().unwrap());

@@ -8,7 +8,7 @@ use toft_server::mcp::ToolSpec;
 use crate::{
     args::{
         self, Add, AgentCommand, Claim, Command, CreateWs, EditIssue, Fields, Finish, FlowCommand, Hold, Inbox, List,
-        ListWs, NewFlow, One, OneWs, Ready, RescueWs, RmWs, Save, Send, Show, WsCommand,
+        ListWs, NewFlow, One, OneWs, Ready, RescueWs, Review, RmWs, Save, Send, Show, WsCommand,
     },
     exit::Failure,
 };
@@ -33,7 +33,7 @@ pub(super) struct Tool {
     read: fn(Value) -> Result<Command, Failure>,
 }
 
-pub(super) const TOOLS: [Tool; 12] = [
+pub(super) const TOOLS: [Tool; 13] = [
     tool::<PrimeCall>(),
     tool::<ReadyCall>(),
     tool::<ClaimCall>(),
@@ -43,6 +43,7 @@ pub(super) const TOOLS: [Tool; 12] = [
     tool::<EditCall>(),
     tool::<SaveCall>(),
     tool::<FinishCall>(),
+    tool::<ReviewCall>(),
     tool::<MessageCall>(),
     tool::<FlowCall>(),
     tool::<WorkspaceCall>(),
@@ -434,6 +435,38 @@ impl Call for MessageCall {
             MessageAction::Inbox => AgentCommand::Inbox(Inbox { ack, ..defaults()? }),
         };
         Ok(Command::Agent(args::Agent { command }))
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ReviewVerdict {
+    Approve,
+    Return,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct ReviewCall {
+    id: Option<String>,
+    verdict: Option<ReviewVerdict>,
+    message: Option<String>,
+    /// comments, each as FILE:LINE and text
+    at: Vec<[String; 2]>,
+}
+
+impl Call for ReviewCall {
+    const NAME: &'static str = "review";
+    const ABOUT: &'static str = "Finished work and its diff; approve or return it if you review it";
+
+    fn command(self) -> Result<Command, Failure> {
+        let Self { id, verdict, message, at } = self;
+        let (approve, send_back) =
+            (matches!(verdict, Some(ReviewVerdict::Approve)), matches!(verdict, Some(ReviewVerdict::Return)));
+        if verdict.is_some() && id.is_none() {
+            return Err(Failure::invalid("review needs `id` with a verdict", ""));
+        }
+        Ok(Command::Review(Review { id, approve, send_back, message, at: at.into_iter().flatten().collect() }))
     }
 }
 
