@@ -156,3 +156,50 @@ fn what_a_contributor_lands_names_no_private_issue() {
     let outgoing = home.toft(&clone, &["doctor", "--outgoing"]).ok();
     assert!(!outgoing.contains("Finding"), "{outgoing}");
 }
+
+#[test]
+fn a_check_is_confined_as_the_agents_are_whose_work_it_runs() {
+    let mut home = Home::outside_of_tmp();
+    home.until_landed();
+    home.toft_on_path();
+    let config = home.path().join("home/.config/toft");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("config.toml"), "[land]\ncheck = [\"sh test.sh\"]\n").unwrap();
+    let repo = home.repo("shop");
+    fs::write(repo.join("test.sh"), "true\n").unwrap();
+    home.run(&repo, "git", &["add", "-A"]);
+    home.run(&repo, "git", &["commit", "-qm", "a test"]);
+    let victim = home.path().join("home/victim");
+    fs::write(&victim, "mine\n").unwrap();
+    // An agent that may not write there writes a test that does, and reads the store.
+    let evil = format!(
+        "echo evil > {v}; cp {r}/.git/toft/* .; touch built; cat .git/HEAD > /dev/null",
+        v = victim.display(),
+        r = repo.display()
+    );
+    let agent = |file: &str| {
+        format!(
+            "echo one > {file}; echo '{evil}' > test.sh; echo '# {file}' >> test.sh; git add -A; git commit -q -m {file}"
+        )
+    };
+    add(&home, &repo, &["first"]);
+    home.toft(&repo, &["run", "--until-idle", "--sandbox", "--land", "--", "sh", "-c", &agent("one.txt")]).ok();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "mine\n", "the runner's sandbox holds for the check");
+    assert!(
+        home.run(&repo, "git", &["ls-tree", "--name-only", "refs/toft/landed/main"]).contains("one.txt"),
+        "and it landed"
+    );
+
+    fs::write(config.join("config.toml"), "[land]\ncheck = [\"sh test.sh\"]\nsandbox = \"offline\"\n").unwrap();
+    add(&home, &repo, &["second"]);
+    home.toft(&repo, &["run", "--until-idle", "--sandbox", "--", "sh", "-c", &agent("two.txt")]).ok();
+    home.toft(&repo, &["land"]).ok();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "mine\n", "so does the one of the configuration");
+    assert!(repo.join("two.txt").exists());
+
+    fs::write(config.join("config.toml"), "[land]\ncheck = [\"sh test.sh\"]\n").unwrap();
+    add(&home, &repo, &["third"]);
+    home.toft(&repo, &["run", "--until-idle", "--sandbox", "--", "sh", "-c", &agent("three.txt")]).ok();
+    home.toft(&repo, &["land"]).ok();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "evil\n", "without one, the test does what you may do");
+}

@@ -118,8 +118,21 @@ fn all_tools_together_cost_less_than_two_thousand_tokens() {
     assert!(count < 2_000, "{count} tokens");
     insta::assert_snapshot!(format!("{tools:#}"));
     let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    let expected =
-        ["prime", "ready", "claim", "show", "search", "add", "edit", "save", "finish", "review", "message", "flow", "workspace"];
+    let expected = [
+        "prime",
+        "ready",
+        "claim",
+        "show",
+        "search",
+        "add",
+        "edit",
+        "save",
+        "finish",
+        "review",
+        "message",
+        "flow",
+        "workspace",
+    ];
     assert_eq!(names, expected);
     for tool in tools.as_array().unwrap() {
         let read_only = ["ready", "show", "search"].contains(&tool["name"].as_str().unwrap());

@@ -63,7 +63,12 @@ impl Lander<'_> {
             let stamp = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             let log = dir.join("logs").join(format!("{}-{}.log", tree.get(..12).unwrap_or(tree), stamp.as_millis()));
             journal.say(&LandEvent::Checking { count: check.landings.len(), landings: check.landings.clone() });
+            let around = match &self.sandbox {
+                Some(sandbox) => sandbox.around_check(self.work.session(), &place)?,
+                None => Vec::new(),
+            };
             let order = CheckOrder {
+                around,
                 dir: place,
                 commands: self.rules.check.commands.clone(),
                 timeout_ms: u64::try_from(self.rules.timeout.as_millis()).unwrap_or(u64::MAX),

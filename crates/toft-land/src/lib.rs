@@ -30,9 +30,10 @@ use toft_core::{
     landing::{BounceReason, Landing, LandingState, LandingWait, WorkChanges},
     verbs::land::{Begin, ListedLanding, Move, Step},
 };
+use toft_runner::{Network, Sandbox};
 use toft_session::{
     error::Error,
-    land::{LandHow, LandRules},
+    land::{CheckSandbox, LandHow, LandRules},
 };
 use toft_vcs::{Checkout, RepoLock, landing::LandingRepository, workspace::WorkspaceError};
 use toft_work::Work;
@@ -169,6 +170,8 @@ pub struct Lander<'w> {
     rules: &'w LandRules,
     /// The caller asked for it in this checkout, so the target may be updated here.
     asked_here: bool,
+    /// What checks may do, if not everything.
+    sandbox: Option<Sandbox>,
     /// Becomes true when it has to stop.
     stop: Option<&'w AtomicBool>,
 }
@@ -221,7 +224,19 @@ impl<'w> Lander<'w> {
         let nowhere = || Error::NoRepository { dir: located.dir.clone() };
         let checkout = located.checkout.as_ref().ok_or_else(nowhere)?;
         let repository = LandingRepository::open(checkout, &located.land.union, located.land.pushed())?;
-        Ok(Self { work, checkout, repository, rules: &located.land, asked_here, stop: None })
+        let sandbox = match located.land.sandbox {
+            CheckSandbox::None => None,
+            CheckSandbox::Files => Some(Sandbox::default()),
+            CheckSandbox::Offline => Some(Sandbox { network: Network::Closed, ..Sandbox::default() }),
+        };
+        Ok(Self { work, checkout, repository, rules: &located.land, asked_here, sandbox, stop: None })
+    }
+
+    /// The same lander, whose checks run in this sandbox if there is one: they run what agents wrote.
+    #[must_use]
+    pub fn confined_by(mut self, sandbox: Option<Sandbox>) -> Self {
+        self.sandbox = sandbox.or(self.sandbox);
+        self
     }
 
     /// The same lander, which stops as soon as `stop` is true.

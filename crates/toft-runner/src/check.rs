@@ -43,6 +43,8 @@ pub struct CheckOrder {
     pub dir: PathBuf,
     /// Shell commands, in order; the first that fails ends the check.
     pub commands: Vec<String>,
+    /// The sandbox around each: a command that runs the words after it.
+    pub around: Vec<String>,
     pub timeout_ms: u64,
     pub log: PathBuf,
 }
@@ -130,7 +132,15 @@ pub fn perform_check(mask: &Mask) -> Result<CheckEnd, Error> {
     let mut log = private::create(&order.log).map_err(failed("write", &order.log))?;
     let until = begun + Duration::from_millis(order.timeout_ms);
     for command in &order.commands {
-        let run = CheckedCommand { dir: &order.dir, command, until, timeout_ms: order.timeout_ms, stop: &stop, mask };
+        let run = CheckedCommand {
+            dir: &order.dir,
+            command,
+            around: &order.around,
+            until,
+            timeout_ms: order.timeout_ms,
+            stop: &stop,
+            mask,
+        };
         let (ending, tail) = run.run(&mut log)?;
         if ending != Ending::Exited(0) {
             let stopped = ending == Ending::Stopped;
@@ -153,6 +163,7 @@ fn millis(since: Instant) -> u64 {
 struct CheckedCommand<'a> {
     dir: &'a Path,
     command: &'a str,
+    around: &'a [String],
     until: Instant,
     timeout_ms: u64,
     stop: &'a AtomicBool,
@@ -163,7 +174,8 @@ impl CheckedCommand<'_> {
     fn run(&self, log: &mut fs::File) -> Result<(Ending, String), Error> {
         let (said, heard) = mpsc::sync_channel(64);
         let (told, ended) = mpsc::channel();
-        let command = ["sh".to_owned(), "-c".to_owned(), self.command.to_owned()];
+        let words = ["sh", "-c", self.command].map(str::to_owned);
+        let command: Vec<String> = self.around.iter().cloned().chain(words).collect();
         let above = self.dir.parent().unwrap_or(Path::new("/")).display().to_string();
         let nothing = fs::File::open("/dev/null").map_err(failed("read", Path::new("/dev/null")))?;
         let start = ProcessStart {

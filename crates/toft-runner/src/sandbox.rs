@@ -252,6 +252,23 @@ impl Sandbox {
     }
 }
 
+impl Sandbox {
+    /// The words before a command that checks work: it writes its own directory only, and reads none of toft's files.
+    pub fn around_check(&self, session: &Session, dir: &Path) -> Result<Vec<String>, Error> {
+        let program = std::env::current_exe().map_err(toft_session::error::io("find", Path::new("toft")))?;
+        let mut sandbox = self.clone();
+        sandbox.writable.push(dir.to_owned());
+        sandbox.hidden = toft_files(session);
+        let checkout = session.located().checkout.as_ref();
+        sandbox.readable.extend(checkout.map(|checkout| checkout.common_dir.clone()));
+        // Only an agent has a proxy to hosts.
+        if sandbox.network.hosts().is_some() {
+            sandbox.network = Network::Closed;
+        }
+        Ok(sandbox.around(sandbox.kind()?, &program, dir, Vec::new()))
+    }
+}
+
 /// Everything below `dir` that is not hidden and contains nothing hidden, in as few paths as possible.
 fn beside(dir: &Path, hidden: &[&Path]) -> Vec<PathBuf> {
     if hidden.contains(&dir) {

@@ -452,6 +452,10 @@ impl Settings {
             rules.fork = Some(branch_name(fork).map_err(|problem| format!("land.fork: {problem}"))?);
         }
         rules.forge = section.forge.or(rules.forge);
+        if from == From::Tree && section.sandbox.is_some() {
+            return Err("a configuration file inside the tree may not say what a check may do".into());
+        }
+        rules.sandbox = section.sandbox.unwrap_or(rules.sandbox);
         rules.how = section.how.unwrap_or(rules.how);
         rules.batch = section.batch.unwrap_or(rules.batch).max(1);
         rules.slots = section.slots.unwrap_or(rules.slots).max(1);

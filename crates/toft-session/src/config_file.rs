@@ -10,7 +10,7 @@ use toft_core::workspace::Keep;
 
 use crate::{
     config::{Names, OverlayMode},
-    land::{CloseRule, ForgeProgram, LandHow, ReviewRule, UpdateRule},
+    land::{CheckSandbox, CloseRule, ForgeProgram, LandHow, ReviewRule, UpdateRule},
     setup::Setup,
 };
 
@@ -243,6 +243,9 @@ pub(crate) struct LandSection {
     pub(crate) how: Option<LandHow>,
     /// Commands that have to succeed on the exact files of a commit before the branch moves to it.
     pub(crate) check: Option<Vec<String>>,
+    /// What the check may do; it runs what agents wrote. Under `toft run --sandbox --land` the sandbox of the agents counts.
+    #[schemars(extend("default" = "none", "scope" = "clone"))]
+    pub(crate) sandbox: Option<CheckSandbox>,
     /// Longest time that the check may take.
     #[schemars(extend("format" = "duration", "default" = "20m"))]
     pub(crate) timeout: Option<String>,

@@ -46,6 +46,19 @@ pub enum UpdateRule {
     Clean,
 }
 
+/// What a check may do: it runs what agents wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckSandbox {
+    /// Everything that you may.
+    #[default]
+    None,
+    /// Write only its own directory.
+    Files,
+    /// The same, without a network.
+    Offline,
+}
+
 /// When the issue of finished work is closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -121,6 +134,7 @@ pub struct LandRules {
     /// The program that opens pull requests; by the address of the remote if absent.
     pub forge: Option<ForgeProgram>,
     pub check: ConfiguredCommands,
+    pub sandbox: CheckSandbox,
     /// The longest time that a check may take.
     pub timeout: Duration,
     /// Maximum number of landings that are checked together.
@@ -144,6 +158,7 @@ impl Default for LandRules {
             fork: None,
             forge: None,
             check: ConfiguredCommands::default(),
+            sandbox: CheckSandbox::default(),
             timeout: Duration::from_secs(20 * 60),
             batch: 8,
             slots: 1,

@@ -48,7 +48,7 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     // Agents that were given a name can do what is asked of that name.
     rules.can.extend(app.global.agent.clone());
     if let Some(name) = slot {
-        let lander = args.land.then(|| Box::new(RunLander) as Box<dyn SlotLander>);
+        let lander = args.land.then(|| Box::new(RunLander { sandbox: confinement(&rules) }) as Box<dyn SlotLander>);
         Slot::new(all.into_iter().map(Toft::into_session).collect(), name, rules).landing_with(lander).run()?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -472,7 +472,16 @@ pub(super) fn acp(app: &App<'_>, args: &Acp) -> Done {
 }
 
 /// Lands finished work in the slots of a runner.
-struct RunLander;
+struct RunLander {
+    /// What agents may do, checks may do too: they run what agents wrote.
+    sandbox: Option<Sandbox>,
+}
+
+/// The sandbox of checks: that of the agents, or one instead of their container.
+fn confinement(rules: &Rules) -> Option<Sandbox> {
+    let instead = |container: &Container| Sandbox { network: container.network.clone(), ..Sandbox::default() };
+    rules.sandbox.clone().or_else(|| rules.container.as_ref().map(instead))
+}
 
 impl SlotLander for RunLander {
     fn land(
@@ -487,7 +496,7 @@ impl SlotLander for RunLander {
         let mut located = slot.clone();
         (located.agent, located.role) = (agent, Some(Role::Coordinator));
         let session = Session::at(located)?;
-        let lander = Lander::of(toft::Work::of(&session), false)?.until(stop);
+        let lander = Lander::of(toft::Work::of(&session), false)?.until(stop).confined_by(self.sandbox.clone());
         if !lander.is_free()? {
             return Ok(SlotLanding::Busy);
         }

@@ -297,6 +297,7 @@ fn verify_here(app: &App<'_>, toft: &Toft, text: &str) -> Result<(String, Vec<Ve
         let order = CheckOrder {
             dir: checkout.root.clone(),
             commands: vec![command.clone()],
+            around: Vec::new(),
             timeout_ms: u64::try_from(located.land.timeout.as_millis()).unwrap_or(u64::MAX),
             log: log.path().to_owned(),
         };
