@@ -53,6 +53,10 @@ impl DiffShown {
 }
 
 impl View for DiffShown {
+    fn is_read(&self) -> bool {
+        true
+    }
+
     fn kind(&self) -> &'static str {
         "diff"
     }

@@ -189,6 +189,10 @@ pub(crate) struct ReviewShown {
 }
 
 impl View for ReviewShown {
+    fn is_read(&self) -> bool {
+        true
+    }
+
     fn kind(&self) -> &'static str {
         "review"
     }

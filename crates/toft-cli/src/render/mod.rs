@@ -10,6 +10,7 @@ mod land;
 mod live;
 mod names;
 mod page;
+mod pager;
 mod place;
 mod queries;
 mod run;
@@ -108,6 +109,10 @@ pub(crate) trait View {
     fn ids(&self) -> Vec<String>;
     /// For people.
     fn text(&self, page: &mut Page);
+    /// Whether people read it in a pager if it is longer than their terminal.
+    fn is_read(&self) -> bool {
+        false
+    }
 }
 
 /// Where and how to print.
@@ -282,7 +287,7 @@ impl Output {
             let mut page = Page::new(self.color);
             view.text(&mut page);
             let text = shorten(&format!("{}{}", page.text(), lines()));
-            if !text.is_empty() {
+            if !text.is_empty() && !(view.is_read() && pager::shown(&text)) {
                 self.print(text.trim_end_matches('\n'));
             }
         }
