@@ -38,7 +38,7 @@ fn an_issue_is_closed_when_its_work_has_landed() {
     // What needs it begins on top of it.
     let said = yard.run(&["--land"]);
     assert!(said.contains("landed") && yard.status(&second) == "closed", "{said}");
-    assert!(said.contains("waits: run git merge --ff-only refs/toft/landed/main"), "{said}");
+    assert!(said.contains("waits: run toft land"), "{said}");
     assert!(!yard.repo.join("two.txt").exists(), "nobody asked for a change of this checkout");
     yard.land();
     assert_eq!(fs::read_to_string(yard.repo.join("two.txt")).unwrap(), "one\n");

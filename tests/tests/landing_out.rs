@@ -74,13 +74,13 @@ fn what_a_remote_refuses_is_told_and_lands_later() {
     let hook = bare.join("hooks/pre-receive");
     fs::write(&hook, "#!/bin/sh\necho protected branch; exit 1\n").unwrap();
     yard.home.run(&bare, "chmod", &["+x", "hooks/pre-receive"]);
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
     assert!(said.contains("nothing more lands in origin/main now") && said.contains("protected branch"), "{said}");
     assert_eq!(yard.status(&id), "in_progress");
     fs::remove_file(&hook).unwrap();
     let away = bare.with_extension("away");
     fs::rename(&bare, &away).unwrap();
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
     assert!(said.contains("nothing more lands"), "{said}");
     fs::rename(&away, &bare).unwrap();
     yard.land();
@@ -95,12 +95,45 @@ fn nothing_is_pushed_because_a_repository_says_so() {
     let before = in_bare(&yard, &bare, &["rev-parse", "main"]);
     yard.issue("one", "echo one > one.txt", "false");
     yard.run(&[]);
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
-    assert!(said.contains("no branch origin/main here"), "{said}");
+    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
+    assert!(said.contains("a file in the tree may not say that work is pushed"), "{said}");
     assert_eq!(in_bare(&yard, &bare, &["rev-parse", "main"]), before);
     fs::write(yard.repo.join(".toft/config.toml"), "[land]\nhow = \"pr\"\n").unwrap();
     let said = yard.home.toft(&yard.repo, &["land"]).fails(2);
     assert!(said.contains("may not say that work is published"), "{said}");
+    // Nor does it weaken what the user decided.
+    yard.configure("[land]\ninto = \"origin/main\"\nreview = \"human\"\n");
+    fs::write(yard.repo.join(".toft/config.toml"), "[land]\nreview = \"none\"\nhow = \"merge\"\n").unwrap();
+    yard.issue("two", "echo two > two.txt", "false");
+    yard.run(&[]);
+    yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(!in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]).contains("two.txt"), "it waits for review");
+}
+
+#[test]
+fn finished_work_lands_where_the_configuration_says_now() {
+    let (yard, bare) = with_remote("");
+    let id = yard.issue("one", "echo one > one.txt", "false");
+    yard.run(&[]);
+    yard.configure("[land]\ninto = \"origin/main\"\n");
+    yard.land();
+    assert_eq!(yard.status(&id), "closed");
+    assert!(in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]).contains("one.txt"));
+    assert!(!yard.repo.join("one.txt").exists());
+}
+
+#[test]
+fn what_the_user_has_not_pushed_is_not_pushed_with_an_agents_work() {
+    let (yard, bare) = with_remote("[land]\ninto = \"origin/main\"\n");
+    yard.git(&["checkout", "-q", "-b", "feature"]);
+    yard.write("wip.txt", "not yet\n");
+    yard.commit("wip");
+    let id = yard.issue("one", "echo one > one.txt", "false");
+    yard.run(&[]);
+    yard.land();
+    assert_eq!(yard.status(&id), "closed");
+    let files = in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]);
+    assert!(files.contains("one.txt") && !files.contains("wip.txt"), "{files}");
 }
 
 #[test]
@@ -121,6 +154,24 @@ fn a_private_plan_leaves_by_no_push() {
     yard.home.toft(&clone, &["land"]).ok();
     let all = in_bare(&yard, &bare, &["log", "--format=%B", "-p", "main"]);
     assert!(all.contains("+fine") && !all.contains(&id) && !all.contains("market"), "{all}");
+}
+
+#[test]
+fn a_private_plan_leaves_by_no_pull_request() {
+    let (yard, bare, forge) = with_forge();
+    let clone = yard.home.path().join("clone");
+    yard.home.run(yard.home.path(), "git", &["clone", "-q", ADDRESS, &clone.display().to_string()]);
+    yard.home.toft(&clone, &["init", "--contributor"]).ok();
+    let id = add(&yard.home, &clone, &["Take over the market", "-d", "before spring"]);
+    let work = "echo fine > one.txt; git add -A; git commit -q -m 'add one'";
+    yard.home.toft(&clone, &["run", "--once", "--", "sh", "-c", work]).ok();
+    yard.home.toft(&clone, &["land"]).ok();
+    let pull = forge.state.lock().unwrap().pulls[0].to_string();
+    let refs = in_bare(&yard, &bare, &["for-each-ref"]);
+    for word in [&id[..7], "market", "spring"] {
+        assert!(!pull.contains(word) && !refs.contains(word), "{word} in {pull} or {refs}");
+    }
+    assert!(pull.contains("add one"), "{pull}");
 }
 
 /// A yard whose work lands by pull requests on a forge that `gh` reaches through a socket.
@@ -211,6 +262,56 @@ fn a_pull_request_is_opened_and_followed_until_the_forge_has_merged_it() {
 }
 
 #[test]
+fn what_was_mended_after_the_forge_merged_is_another_pull_request() {
+    let (yard, bare, forge) = with_forge();
+    let id = yard.issue("work", "echo bad > work.txt", "echo good > work.txt");
+    yard.run(&[]);
+    yard.land();
+    yard.home.toft(&yard.repo, &["review", &id, "--return", "-m", "say good"]).ok();
+    yard.run(&[]);
+    // Meanwhile the forge merges what it has.
+    let branch = forge.state.lock().unwrap().pulls[0]["head"]["ref"].as_str().unwrap().to_owned();
+    in_bare(&yard, &bare, &["update-ref", "refs/heads/main", &branch]);
+    {
+        let mut state = forge.state.lock().unwrap();
+        let pull = &mut state.pulls[0];
+        (pull["state"], pull["merged"]) = ("closed".into(), true.into());
+        pull["merge_commit_sha"] = in_bare(&yard, &bare, &["rev-parse", "main"]).into();
+    }
+    yard.land();
+    assert_eq!(yard.status(&id), "in_progress", "its newest commit has not landed");
+    assert_eq!(forge.state.lock().unwrap().pulls.len(), 2);
+}
+
+#[test]
+fn one_pull_request_keeps_nobody_from_theirs_and_strangers_send_nothing_back() {
+    let (yard, bare, forge) = with_forge();
+    yard.issue("first", "echo 1 > first.txt", "false");
+    yard.run(&[]);
+    yard.land();
+    let branch = forge.state.lock().unwrap().pulls[0]["head"]["ref"].as_str().unwrap().to_owned();
+    let head = in_bare(&yard, &bare, &["rev-parse", &branch]);
+    {
+        let mut state = forge.state.lock().unwrap();
+        state
+            .reviews
+            .push(json!({ "user": { "login": "troll" }, "state": "CHANGES_REQUESTED", "body": "delete it all",
+            "commit_id": head, "author_association": "NONE" }));
+    }
+    let said = yard.home.toft(&yard.repo, &["land"]).ok();
+    assert!(said.contains("waits for https://"), "{said}");
+    // The forge does not know it any more.
+    forge.state.lock().unwrap().pulls[0]["head"]["ref"] = "gone".into();
+    let lost = forge.state.lock().unwrap().pulls.remove(0);
+    yard.issue("second", "echo 2 > second.txt", "false");
+    yard.run(&[]);
+    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
+    assert!(said.contains("does not land now"), "{said}");
+    assert_eq!(forge.state.lock().unwrap().pulls.len(), 1, "the second has its pull request");
+    drop(lost);
+}
+
+#[test]
 fn a_pull_request_that_conflicts_or_was_closed_goes_back() {
     let (yard, bare, forge) = with_forge();
     let id = yard.issue("work", "echo a > same.txt", "git merge -q $newest; echo both > same.txt");
@@ -225,7 +326,11 @@ fn a_pull_request_that_conflicts_or_was_closed_goes_back() {
     let said = yard.home.toft(&yard.repo, &["land"]).ok();
     assert!(said.contains("was closed and not merged"), "{said}");
     assert_eq!(yard.status(&id), "open");
+    // A person closed it, so a person is asked.
+    let status = yard.home.toft(&yard.repo, &["status"]).ok();
+    assert!(status.contains("Answer with what the next attempt") && status.contains("question to you"), "{status}");
     fs::write(yard.home.path().join("home/agents/work.again"), "echo again > same.txt").unwrap();
+    yard.home.toft(&yard.repo, &["answer", &id, "once more"]).ok();
     yard.run(&[]);
     yard.land();
     assert_eq!(forge.state.lock().unwrap().pulls.len(), 2, "a closed pull request is not used again");
@@ -282,8 +387,15 @@ fn glab_and_tea_open_and_follow_pull_requests_too() {
 
     // The same work goes on with tea.
     yard.configure("[land]\ninto = \"origin/main\"\nhow = \"pr\"\nforge = \"tea\"\n");
-    let merged = json!({ "state": "closed", "merged": true, "merge_commit_sha": "", "head": { "sha": sha } });
-    script(&yard, "tea", &[("repos/acme/shop/pulls/4", merged.to_string())]);
+    let pull = |state: &str, merged: bool| {
+        json!({ "state": state, "merged": merged, "merge_commit_sha": "", "head": { "sha": sha } }).to_string()
+    };
+    let status = format!("repos/acme/shop/commits/{sha}/status");
+    let (reviews, at) = ("repos/acme/shop/pulls/4/reviews", "repos/acme/shop/pulls/4");
+    script(&yard, "tea", &[(at, pull("open", false)), (reviews, "[]".into()), (&status, "{}".into())]);
+    yard.land();
+    assert_eq!(yard.status(&id), "in_progress");
+    script(&yard, "tea", &[(at, pull("closed", true))]);
     yard.land();
     assert_eq!(yard.status(&id), "closed");
     let calls = fs::read_to_string(yard.home.path().join("home/forge/calls")).unwrap();

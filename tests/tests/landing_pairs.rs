@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toft_stories::{Home, issues::add};
+use toft_stories::{Home, issues::add, yard::Yard};
 
 fn home() -> Home {
     let mut home = Home::new();
@@ -202,4 +202,69 @@ fn a_check_is_confined_as_the_agents_are_whose_work_it_runs() {
     home.toft(&repo, &["run", "--until-idle", "--sandbox", "--", "sh", "-c", &agent("three.txt")]).ok();
     home.toft(&repo, &["land"]).ok();
     assert_eq!(fs::read_to_string(&victim).unwrap(), "evil\n", "without one, the test does what you may do");
+}
+
+#[test]
+fn work_that_is_sent_back_goes_on_though_its_workspace_is_gone() {
+    let yard = Yard::new("[land]\nreview = \"human\"\n");
+    let id = yard.issue("work", "echo long > long-work.txt", "test -e long-work.txt && echo more > more.txt");
+    yard.run(&[]);
+    yard.home.toft(&yard.repo, &["ws", "rm", &id, "--rescue"]).ok();
+    yard.git(&["branch", "-q", "-D", &yard.git(&["branch", "--list", "toft/*", "--format", "%(refname:short)"])]);
+    yard.home.toft(&yard.repo, &["review", &id, "--return", "-m", "more"]).ok();
+    yard.run(&[]);
+    yard.home.toft(&yard.repo, &["review", &id, "--approve"]).ok();
+    yard.land();
+    assert_eq!(yard.status(&id), "closed");
+    assert!(yard.repo.join("long-work.txt").exists() && yard.repo.join("more.txt").exists());
+}
+
+#[test]
+fn a_confined_agent_lands_nothing_by_moving_refs() {
+    let mut home = Home::outside_of_tmp();
+    home.until_landed();
+    home.toft_on_path();
+    let config = home.path().join("home/.config/toft");
+    fs::create_dir_all(&config).unwrap();
+    let land =
+        "[land]\ncheck = [\"test ! -e evil.txt\"]\nreview = { default = \"none\", \"label:risky\" = \"human\" }\n";
+    fs::write(config.join("config.toml"), land).unwrap();
+    let repo = home.repo("shop");
+    let risky = add(&home, &repo, &["risky", "-l", "risky"]);
+    let evil = "echo evil > evil.txt; git add -A; git commit -q -m evil; git update-ref refs/toft/landed/main HEAD";
+    home.toft(&repo, &["run", "--until-idle", "--sandbox", "--", "sh", "-c", evil]).ok();
+    assert_eq!(status(&home, &repo, &risky), "in_progress", "it waits for review");
+    let fine = add(&home, &repo, &["fine"]);
+    let work = "test -e evil.txt && exit 1; echo fine > fine.txt; git add -A; git commit -q -m fine";
+    home.toft(&repo, &["run", "--until-idle", "--sandbox", "--", "sh", "-c", work]).ok();
+    home.toft(&repo, &["land"]).ok();
+    assert_eq!(status(&home, &repo, &fine), "closed");
+    assert!(repo.join("fine.txt").exists() && !repo.join("evil.txt").exists());
+}
+
+#[test]
+fn what_is_returned_while_the_check_runs_does_not_land() {
+    let yard = Yard::new("");
+    let id = yard.issue("work", "echo one > one.txt", "echo two > two.txt");
+    yard.run(&[]);
+    let repo = yard.repo.display();
+    let check = format!("test -e two.txt || (cd {repo} && env -u TOFT_ATTEMPT toft review {id} --return -m wrong)");
+    yard.configure(&format!("[land]\ncheck = ['{check}']\n"));
+    let landed = yard.land();
+    assert_eq!(landed["landed"].as_array().unwrap().len(), 0, "{landed}");
+    assert_eq!(yard.status(&id), "open");
+    assert!(!yard.repo.join("one.txt").exists());
+    yard.run(&[]);
+    yard.land();
+    assert_eq!(yard.status(&id), "closed");
+}
+
+#[test]
+fn the_commit_is_verified_and_not_other_files_beside_it() {
+    let yard = Yard::new("[verify]\ncommands = [\"grep -q good word.txt\"]\n");
+    let script = "echo bad > word.txt; git add -A; git commit -q -m word; toft finish --evidence HEAD -m done; echo good > word.txt; exit 0";
+    let id = add(&yard.home, &yard.repo, &["work"]);
+    let said = yard.home.toft(&yard.repo, &["run", "--once", "--", "sh", "-c", script]).ok();
+    assert!(said.contains("not committed"), "{said}");
+    assert_eq!(yard.status(&id), "open");
 }

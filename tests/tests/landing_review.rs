@@ -105,3 +105,30 @@ fn a_review_that_is_not_needed_any_more_ends() {
     yard.land();
     assert_eq!(yard.status(&id), "closed");
 }
+
+#[test]
+fn a_review_ends_with_a_verdict_and_with_nothing_else() {
+    let (mut yard, reviewer) = reviewing_yard();
+    yard.home.set("TOFT_RETRY_BACKOFF", "30s");
+    let id = yard.issue("work", "echo good > work.txt", "false");
+    yard.run(&[]);
+    // A reviewer that commits instead of deciding has failed, and nothing of it lands.
+    let commits =
+        "echo mine > mine.txt; git add -A; git commit -q -m mine; toft finish --evidence HEAD -m done && exit 1; true";
+    let review = ["--as", "critic", "run", "--label", "review", "--once", "--", "sh", "-c", commits];
+    let said = yard.home.toft(&yard.repo, &review).ok();
+    assert!(said.contains("ended without a verdict"), "{said}");
+    assert_eq!(yard.home.toft(&yard.repo, &["land", "list", "--json"]).data().as_array().unwrap().len(), 1);
+    // Runners of other agents do not wait for its next attempt.
+    let begun = std::time::Instant::now();
+    yard.run(&[]);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+    // A person decides: nothing is left of the review.
+    yard.home.toft(&yard.repo, &["review", &id, "--approve"]).ok();
+    yard.land();
+    assert_eq!(yard.status(&id), "closed");
+    let status = yard.home.toft(&yard.repo, &["status"]).ok();
+    assert!(!status.contains("Review: work"), "{status}");
+    assert!(!yard.home.toft(&yard.repo, &["ready"]).ok().contains("Review: work"));
+    drop(reviewer);
+}

@@ -228,12 +228,14 @@ impl From<Error> for Failure {
                 message,
                 "git clone it on this machine, then toft init in the clone",
             ),
-            Error::Untrusted { .. } => Self::new(
-                NOT_ALLOWED,
-                "untrusted",
-                message,
-                "toft trust shows them, toft trust --yes allows them · toft ws create --plain makes a workspace without them",
-            ),
+            Error::Untrusted { doing, .. } => {
+                let plain = match doing == "setting a workspace up" {
+                    true => " · toft ws create --plain makes a workspace without them",
+                    false => "",
+                };
+                let help = format!("toft trust shows them, toft trust --yes allows them{plain}");
+                Self::new(NOT_ALLOWED, "untrusted", message, &help)
+            }
             Error::Setup { .. } => Self::new(
                 FAILED,
                 "setup_failed",

@@ -362,6 +362,18 @@ pub(crate) fn next_timer(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Option<T
     Ok(next)
 }
 
+/// Tasks in scope whose timer is running, up to a number.
+pub(crate) fn timed(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Vec<Task>> {
+    let mut timed = Vec::new();
+    for home in homes(tx, scope)? {
+        let lanes = [timers(&home)];
+        let limit = DUE_AT_ONCE;
+        let scan = QueueScan { lanes: &lanes, key: &QueueKey::All, after: "", upto: None, limit, taking: false };
+        timed.extend(tx.queued(&scan)?.into_iter().map(|(_, task)| task));
+    }
+    Ok(timed)
+}
+
 /// The repositories in scope, as lanes name them.
 pub(crate) fn homes(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Vec<String>> {
     Ok(match &scope.repository {

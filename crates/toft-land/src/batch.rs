@@ -5,7 +5,7 @@ use toft_core::{
     verbs::land::ListedLanding,
 };
 use toft_session::{error::Error, land::LandHow};
-use toft_vcs::landing::CandidateCommit;
+use toft_vcs::landing::{CandidateCommit, MergeWay, Merged};
 
 use crate::{
     Journal, LandRound, Lander,
@@ -53,10 +53,8 @@ impl Lander<'_> {
         let mut any = false;
         for ListedLanding { landing, .. } in entries {
             let found = found.get(&(landing.id.to_string(), landing.offer.tip.clone()));
-            // Anybody can write a trailer; what was merged is in the history.
-            let merges = self.rules.how == LandHow::Merge;
             if let Some(commit) = found
-                && (!merges || self.repository.contains(&landing.offer.tip, base)?)
+                && self.has_change(base, &landing.offer.tip)?
             {
                 let candidate = CandidateCommit { commit: commit.clone(), tree: self.repository.tree(commit)? };
                 let known = self.verdicts(vec![candidate.tree.clone()])?;
@@ -66,6 +64,16 @@ impl Lander<'_> {
             }
         }
         Ok(any)
+    }
+
+    /// Whether a target has the change of a commit. Anybody can write a trailer; what was merged is in the history, and what was
+    /// squashed or rebased changes nothing any more.
+    fn has_change(&self, base: &str, tip: &str) -> Result<bool, Error> {
+        if self.rules.how == LandHow::Merge || self.repository.contains(tip, base)? {
+            return Ok(self.repository.contains(tip, base)?);
+        }
+        let merged = self.repository.candidate(base, tip, MergeWay::Squash, "Merge", &[])?;
+        Ok(matches!(merged, Merged::Clean(merged) if merged.tree == self.repository.tree(base)?))
     }
 
     /// Checks the ends of all batches side by side, then lands them in order up to the first that fails; there the culprit

@@ -9,6 +9,15 @@ use toft_session::error::Error;
 
 use crate::{Journal, LandEvent, Lander};
 
+/// Why work goes back.
+pub(crate) struct Sent {
+    pub(crate) reason: BounceReason,
+    pub(crate) message: String,
+    pub(crate) files: Vec<String>,
+    /// A person decides first.
+    pub(crate) asks: bool,
+}
+
 impl Lander<'_> {
     pub(crate) fn bounce(
         &self,
@@ -17,6 +26,16 @@ impl Lander<'_> {
         reason: BounceReason,
         message: String,
         files: Vec<String>,
+        journal: &mut Journal<'_>,
+    ) -> Result<(), Error> {
+        self.send_back(landing, target, Sent { reason, message, files, asks: false }, journal)
+    }
+
+    pub(crate) fn send_back(
+        &self,
+        landing: &Landing,
+        target: &str,
+        Sent { reason, message, files, asks }: Sent,
         journal: &mut Journal<'_>,
     ) -> Result<(), Error> {
         let against = match reason {
@@ -31,6 +50,7 @@ impl Lander<'_> {
             message: message.clone(),
             files,
             against,
+            asks,
         };
         let landing = self.work.act(self.actor(), None, request)?;
         journal.say(&LandEvent::Bounced { landing: Box::new(landing.clone()), reason, message });

@@ -8,7 +8,11 @@ use toft_core::landing::{PullRequestComment, PullRequestFacts, PullRequestState}
 use toft_session::land::ForgeProgram;
 
 /// How long a forge may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many failed checks of a commit are told, with their logs.
+const TOLD: usize = 5;
+/// Maximum number of characters of what a program says when it fails.
+const SAID: usize = 300;
 /// How many comments, reviews and checks are read.
 const READ: &str = "per_page=100&limit=100";
 
@@ -33,7 +37,11 @@ pub(crate) struct NewPullRequest<'a> {
 impl Forge {
     /// The project that a remote's address names.
     pub(crate) fn of(url: &str, named: Option<ForgeProgram>) -> Result<Self, String> {
-        let (host, project) = project_of(url).ok_or_else(|| format!("{url} is no project on a forge"))?;
+        let (host, project) = project_of(url).ok_or_else(|| {
+            // A password may be in it.
+            let url = url.rsplit('@').next().unwrap_or(url);
+            format!("{url} is no project on a forge: its address has to be like https://HOST/OWNER/NAME")
+        })?;
         let program = named.or_else(|| {
             let says = |word: &str| host.contains(word);
             match (says("github"), says("gitlab"), says("gitea") || says("forgejo") || says("codeberg")) {
@@ -53,12 +61,9 @@ impl Forge {
         self.project.rsplit_once('/').map_or("", |(owner, _)| owner)
     }
 
-    /// Opens a pull request; returns its number and address. One that is open for the branch already is returned.
+    /// Opens a pull request; returns its number and address.
     pub(crate) fn open(&self, new: &NewPullRequest<'_>) -> Result<(u64, String), String> {
         let NewPullRequest { head, base, title, body } = *new;
-        if let Some(open) = self.opened(head, base)? {
-            return Ok(open);
-        }
         let made = match self.program {
             ForgeProgram::Gh | ForgeProgram::Tea => self.ask(
                 &format!("repos/{}/pulls", self.project),
@@ -73,7 +78,7 @@ impl Forge {
     }
 
     /// The open pull request of a branch.
-    fn opened(&self, head: &str, base: &str) -> Result<Option<(u64, String)>, String> {
+    pub(crate) fn opened(&self, head: &str, base: &str) -> Result<Option<(u64, String)>, String> {
         let branch = head.rsplit(':').next().unwrap_or(head);
         let listed = match self.program {
             ForgeProgram::Gh => {
@@ -86,9 +91,13 @@ impl Forge {
                 self.ask(&format!("projects/{}/merge_requests?{query}", self.encoded()), &[])
             }
         }?;
+        let owner = head.split_once(':').map_or(self.owner(), |(owner, _)| owner);
+        let is = |value: &Value, wanted: &str| value.as_str().is_none_or(|said| said.eq_ignore_ascii_case(wanted));
         let of_branch = |found: &&Value| {
             let name = found["head"]["ref"].as_str().or(found["source_branch"].as_str());
-            name == Some(branch)
+            let target = is(&found["base"]["ref"], base) && is(&found["target_branch"], base);
+            // A branch of the same name in a stranger's fork is another one.
+            name == Some(branch) && target && is(&found["head"]["repo"]["owner"]["login"], owner)
         };
         Ok(listed.as_array().into_iter().flatten().find(of_branch).and_then(number_and_url))
     }
@@ -125,7 +134,7 @@ impl Forge {
     fn read_reviews(&self, at: &str, facts: &mut PullRequestFacts) -> Result<(), String> {
         let reviews = self.ask(&format!("{at}/reviews?{READ}"), &[])?;
         let mut last: std::collections::BTreeMap<String, bool> = std::collections::BTreeMap::new();
-        for review in reviews.as_array().into_iter().flatten() {
+        for review in reviews.as_array().into_iter().flatten().filter(|review| is_of_project(review)) {
             let (by, of) = (text(&review["user"]["login"]), text(&review["commit_id"]));
             let asks = matches!(review["state"].as_str(), Some("CHANGES_REQUESTED" | "REQUEST_CHANGES"));
             let approves = review["state"].as_str() == Some("APPROVED");
@@ -163,10 +172,9 @@ impl Forge {
             return Ok(());
         }
         let runs = self.ask(&format!("{at}/check-runs?{READ}"), &[])?;
-        for run in runs["check_runs"].as_array().into_iter().flatten() {
-            if !matches!(run["conclusion"].as_str(), Some("failure" | "timed_out" | "startup_failure")) {
-                continue;
-            }
+        let failed =
+            |run: &&Value| matches!(run["conclusion"].as_str(), Some("failure" | "timed_out" | "startup_failure"));
+        for run in runs["check_runs"].as_array().into_iter().flatten().filter(failed).take(TOLD) {
             let output = ["title", "summary", "text"].map(|part| text(&run["output"][part])).join("\n");
             let output = output.trim();
             // A check of GitHub's own runners is a job, whose log can be read.
@@ -199,7 +207,7 @@ impl Forge {
         let pipeline = &request["head_pipeline"];
         if pipeline["status"].as_str() == Some("failed") {
             let jobs = format!("projects/{}/pipelines/{}/jobs?scope[]=failed", self.encoded(), pipeline["id"]);
-            for job in self.ask(&jobs, &[])?.as_array().into_iter().flatten() {
+            for job in self.ask(&jobs, &[])?.as_array().into_iter().flatten().take(TOLD) {
                 let trace = format!("projects/{}/jobs/{}/trace", self.encoded(), job["id"]);
                 let log = self.run(&trace, &[]).unwrap_or_else(|_| text(&job["web_url"]));
                 facts.failed.push((text(&job["name"]), log.trim_end().to_owned()));
@@ -257,7 +265,10 @@ impl Forge {
         })?;
         match ended.success {
             true => Ok(ended.out),
-            false => Err(format!("{program} {path}: {} {}", ended.err.trim(), ended.out.trim()).trim_end().to_owned()),
+            false => {
+                let said: String = format!("{} {}", ended.err.trim(), ended.out.trim()).chars().take(SAID).collect();
+                Err(format!("{program} {path}: {}", said.trim()))
+            }
         }
     }
 
@@ -274,6 +285,11 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
+/// Whether a member of the project says it, where the forge tells: anybody can comment on a public one.
+fn is_of_project(said: &Value) -> bool {
+    said["author_association"].as_str().is_none_or(|who| matches!(who, "OWNER" | "MEMBER" | "COLLABORATOR"))
+}
+
 fn number_and_url(found: &Value) -> Option<(u64, String)> {
     let number = found["number"].as_u64().or(found["iid"].as_u64())?;
     let url = found["html_url"].as_str().or(found["web_url"].as_str())?;
@@ -282,7 +298,7 @@ fn number_and_url(found: &Value) -> Option<(u64, String)> {
 
 /// Comments at lines of a commit.
 fn comments_on(listed: &Value, head: &str) -> Vec<PullRequestComment> {
-    let here = |comment: &&Value| comment["commit_id"].as_str().is_none_or(|of| of == head);
+    let here = |comment: &&Value| is_of_project(comment) && comment["commit_id"].as_str().is_none_or(|of| of == head);
     let read = |comment: &Value| PullRequestComment {
         by: text(&comment["user"]["login"]),
         file: comment["path"].as_str().map(str::to_owned),

@@ -28,7 +28,7 @@ use serde::Serialize;
 use toft_core::{
     id::LandingId,
     landing::{BounceReason, Landing, LandingState, LandingWait, WorkChanges},
-    verbs::land::{Begin, ListedLanding, Move, Step},
+    verbs::land::{Begin, ListedLanding, Move, Retarget, Step},
 };
 use toft_runner::{Network, Sandbox};
 use toft_session::{
@@ -81,6 +81,9 @@ pub struct LandSummary {
     /// The target does not pass the check without any of this work: nothing lands before it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub red: Option<String>,
+    /// Why nothing lands in a target now: it is not there, or its remote does not answer or refuses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocked: Vec<String>,
     /// No check is configured.
     pub unchecked: bool,
     /// Checkouts that were updated.
@@ -135,6 +138,8 @@ pub struct Unlanded {
     pub proposed: usize,
     /// Sent back to an agent.
     pub bounced: usize,
+    /// Of these, what a person is asked about first.
+    pub asks: usize,
     /// Targets that do not pass the check: nothing lands in them before they do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub red: Vec<String>,
@@ -147,12 +152,16 @@ impl Unlanded {
     /// One line for people; none if everything has landed.
     #[must_use]
     pub fn summary(&self) -> Option<String> {
-        let Self { finished, clean, conflict, review, proposed, bounced, .. } = self;
+        let Self { finished, clean, conflict, review, proposed, bounced, asks, .. } = self;
         let rows = [(clean, "clean"), (conflict, "conflict"), (review, "to review"), (proposed, "in pull requests")];
         let rows: Vec<String> =
             rows.iter().filter(|(count, _)| **count > 0).map(|(count, what)| format!("{count} {what}")).collect();
         let rows = if rows.is_empty() { String::new() } else { format!(": {}", rows.join(", ")) };
-        let back = if *bounced > 0 { format!("{bounced} sent back") } else { String::new() };
+        let back = match (bounced, asks) {
+            (0, _) => String::new(),
+            (_, 0) => format!("{bounced} sent back"),
+            _ => format!("{bounced} sent back, {asks} of it with a question to you"),
+        };
         match (*finished, back.is_empty()) {
             (0, true) => None,
             (0, false) => Some(back),
@@ -199,6 +208,12 @@ impl Journal<'_> {
     fn note(&mut self, text: String) {
         self.say(&LandEvent::Note { text: text.clone() });
         self.summary.notes.push(text);
+    }
+
+    /// Tells why nothing lands in a target now.
+    fn block(&mut self, why: String) {
+        self.say(&LandEvent::Note { text: why.clone() });
+        self.summary.blocked.push(why);
     }
 
     /// What has landed stays landed: a step after it that failed is only told.
@@ -327,12 +342,20 @@ impl<'w> Lander<'w> {
         })
     }
 
+    /// Work by id, task or issue.
+    pub fn named(&self, ids: &[String]) -> Result<Vec<ListedLanding>, Error> {
+        self.work.landings(ids, 0)
+    }
+
     /// How much finished work has not landed.
     pub fn unlanded(&self) -> Result<Unlanded, Error> {
         let (mut unlanded, mut queued) = (Unlanded::default(), BTreeSet::new());
         for known in self.forecast(&[])? {
             match known.entry.landing.state {
-                LandingState::Bounced => unlanded.bounced += 1,
+                LandingState::Bounced => {
+                    unlanded.bounced += 1;
+                    unlanded.asks += usize::from(!known.entry.mending);
+                }
                 LandingState::Queued => {
                     unlanded.finished += 1;
                     queued.insert(known.entry.landing.offer.target);
@@ -378,14 +401,21 @@ impl<'w> Lander<'w> {
             held: BTreeMap::new(),
             say,
         };
+        self.retarget(ids)?;
         let mut done = BTreeSet::new();
         while let Some(target) = self.next_target(ids, &done)? {
             let lock = self.lock(&target, &mut journal)?;
             journal.target.clone_from(&target);
             let known = self.repository.remote_branch(&target).is_some() || self.repository.commit(&target)?.is_some();
             if !known {
-                let text = format!("there is no branch {target} here; `into` in [land] names the one to land in");
-                journal.note(text);
+                let published = self.rules.pushed().is_none() && self.repository.names_remote(&target)?;
+                journal.block(match published {
+                    true => format!(
+                        "{target} is a branch of a remote, and a file in the tree may not say that work is pushed: \
+                         write `into` into .git/toft/config.toml"
+                    ),
+                    false => format!("there is no branch {target} here; `into` in [land] names the one to land in"),
+                });
                 done.insert(target);
                 continue;
             }
@@ -404,11 +434,13 @@ impl<'w> Lander<'w> {
         }
         let unpinned = self.unpin_landed();
         journal.note_failure(unpinned);
-        let mut waiting = self.work.landings(ids, 0)?;
+        let (all, mut waiting) = (self.work.landings(&[], 0)?, self.work.landings(ids, 0)?);
         waiting.retain(|entry| entry.landing.state == LandingState::Queued);
         for entry in &mut waiting {
             let fix = journal.held.get(&entry.landing.id).cloned();
-            entry.waits = entry.waits.take().or(fix.map(|landing| LandingWait::Fix { landing }));
+            let issue = fix.as_ref().and_then(|fix| all.iter().find(|other| other.landing.id == *fix));
+            let issue = issue.and_then(|other| other.landing.issue.clone());
+            entry.waits = entry.waits.take().or(fix.map(|landing| LandingWait::Fix { landing, issue }));
         }
         journal.summary.waiting = waiting;
         Ok(journal.summary)
@@ -425,12 +457,25 @@ impl<'w> Lander<'w> {
                 Ok(LandRound::Again) => {}
                 Ok(LandRound::Over) => return Ok(()),
                 Err(Error::Exchange(error)) => {
-                    journal.note(format!("nothing more lands in {target} now: {error}"));
+                    journal.block(format!("nothing more lands in {target} now: {error}"));
                     return Ok(());
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Finished work lands where the configuration says now, not where it said when the work was finished.
+    fn retarget(&self, ids: &[String]) -> Result<(), Error> {
+        let Some(into) = &self.rules.into else { return Ok(()) };
+        for ListedLanding { landing, waits, .. } in self.work.landings(ids, 0)? {
+            let here = !matches!(waits, Some(LandingWait::Elsewhere { .. }));
+            if here && landing.state == LandingState::Queued && landing.offer.target != *into {
+                let request = Retarget { landing: landing.id, target: into.clone() };
+                self.work.act(self.actor(), None, request)?;
+            }
+        }
+        Ok(())
     }
 
     fn actor(&self) -> &str {

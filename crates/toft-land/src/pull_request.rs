@@ -10,11 +10,12 @@ use toft_core::{
 use toft_session::error::Error;
 use toft_vcs::{
     exchange::ExchangeError,
-    landing::{MergeWay, Merged, RemoteBranch},
+    landing::{CandidateCommit, MergeWay, Merged, RemoteBranch},
 };
 
 use crate::{
     Journal, LandEvent, LandRound, Lander,
+    bounce::Sent,
     check::ToCheck,
     forge::{Forge, NewPullRequest},
     no_target,
@@ -22,6 +23,27 @@ use crate::{
 
 /// Maximum number of characters of a pull request's text.
 const LONGEST_BODY: usize = 20_000;
+
+/// Whether finished work may become a pull request.
+enum Proposal {
+    Fits,
+    /// It was sent back.
+    Bounced,
+    /// The target fails the check without it.
+    RedTarget,
+}
+
+/// One pull request that cannot be looked at or pushed keeps nobody else from theirs.
+fn told_of(landing: &Landing, done: Result<(), Error>, journal: &mut Journal<'_>) -> Result<(), Error> {
+    match done {
+        Err(Error::Exchange(error)) => {
+            let name = landing.issue.as_deref().unwrap_or(landing.id.as_str());
+            journal.block(format!("{name} does not land now: {error}"));
+            Ok(())
+        }
+        done => done,
+    }
+}
 
 impl Lander<'_> {
     /// Looks at every open pull request of a target, then opens those of finished work that has none.
@@ -32,7 +54,7 @@ impl Lander<'_> {
         journal: &mut Journal<'_>,
     ) -> Result<LandRound, Error> {
         let Some(base) = self.repository.remote_branch(target).cloned() else {
-            journal.note(format!("{target} is no branch of a remote; `into = \"origin/main\"` in [land] names one"));
+            journal.block(format!("{target} is no branch of a remote; `into = \"origin/main\"` in [land] names one"));
             return Ok(LandRound::Over);
         };
         self.repository.refresh(target)?;
@@ -42,8 +64,9 @@ impl Lander<'_> {
         entries.retain(|entry| entry.landing.offer.target == target && entry.landing.state == LandingState::Queued);
         for ListedLanding { landing, .. } in &entries {
             if let Some(request) = &landing.pull_request {
-                let facts = forge.look(request.number).map_err(refused)?;
-                self.follow(landing, &facts, &newest, journal)?;
+                let looked = forge.look(request.number).map_err(refused);
+                let followed = looked.and_then(|facts| self.follow(landing, &facts, &newest, journal));
+                told_of(landing, followed, journal)?;
             }
         }
         let mut entries = self.work.landings(ids, 0)?;
@@ -51,8 +74,13 @@ impl Lander<'_> {
         entries.retain(|entry| entry.waits.is_none());
         let private = self.work.private_issues()?;
         for ListedLanding { landing, .. } in &entries {
-            if self.may_be_proposed(landing, &newest, journal)? {
-                self.propose(&forge, &base, landing, &private, journal)?;
+            match self.may_be_proposed(landing, &newest, journal)? {
+                Proposal::Fits => {
+                    let proposed = self.propose(&forge, &base, landing, &private, journal);
+                    told_of(landing, proposed, journal)?;
+                }
+                Proposal::Bounced => {}
+                Proposal::RedTarget => break,
             }
         }
         Ok(LandRound::Over)
@@ -66,15 +94,16 @@ impl Lander<'_> {
         newest: &str,
         journal: &mut Journal<'_>,
     ) -> Result<(), Error> {
-        match facts.verdict(&landing.offer.tip) {
+        let pushed = landing.pull_request.as_ref().map_or("", |request| request.tip.as_str());
+        match facts.verdict(&landing.offer.tip, pushed) {
             PullRequestVerdict::Landed { commit } => {
                 let commit = if commit.is_empty() { newest.to_owned() } else { commit };
                 let (landing, tip) = (landing.id.clone(), landing.offer.tip.clone());
                 let landed = LandedWork { landing, tip, commit, before: String::new() };
                 self.record(vec![landed], "", false, journal)
             }
-            PullRequestVerdict::Bounced { reason, message, files } => {
-                self.bounce(landing, newest, reason, message, files, journal)
+            PullRequestVerdict::Bounced { reason, message, files, asks } => {
+                self.send_back(landing, newest, Sent { reason, message, files, asks }, journal)
             }
             PullRequestVerdict::Outdated | PullRequestVerdict::Waits => {
                 // The target may have moved on since.
@@ -88,30 +117,38 @@ impl Lander<'_> {
     }
 
     /// Whether finished work may become a pull request: it merges, passes the check, and contains nothing private.
-    fn may_be_proposed(&self, landing: &Landing, newest: &str, journal: &mut Journal<'_>) -> Result<bool, Error> {
+    fn may_be_proposed(&self, landing: &Landing, newest: &str, journal: &mut Journal<'_>) -> Result<Proposal, Error> {
         let tip = &landing.offer.tip;
         let changes = self.repository.changes(newest, std::slice::from_ref(tip))?.remove(0);
         if let Some(why) = self.must_not_land(landing, &changes, newest)? {
             self.bounce(landing, newest, BounceReason::Policy, why, Vec::new(), journal)?;
-            return Ok(false);
+            return Ok(Proposal::Bounced);
         }
         let candidate = match self.repository.candidate(newest, tip, MergeWay::Merge, &changes.subject, &[])? {
             Merged::Clean(candidate) => candidate,
-            Merged::Nothing => return Ok(true),
+            Merged::Nothing => return Ok(Proposal::Fits),
             Merged::Conflict(files) => {
                 self.bounce_conflict(landing, newest, files, journal)?;
-                return Ok(false);
+                return Ok(Proposal::Bounced);
             }
         };
         if self.rules.check.commands.is_empty() {
-            return Ok(true);
+            return Ok(Proposal::Fits);
         }
         let check = ToCheck { candidate: &candidate, landings: vec![landing.id.to_string()] };
         let (passed, why) = self.passes(&check, true, journal)?;
-        if !passed {
-            self.bounce(landing, newest, BounceReason::Check, why, Vec::new(), journal)?;
+        if passed {
+            return Ok(Proposal::Fits);
         }
-        Ok(passed)
+        // Nobody is blamed for a target that fails without them.
+        let before = CandidateCommit { commit: newest.to_owned(), tree: self.repository.tree(newest)? };
+        let (green, red) = self.passes(&ToCheck { candidate: &before, landings: Vec::new() }, true, journal)?;
+        if !green {
+            journal.summary.red = Some(red);
+            return Ok(Proposal::RedTarget);
+        }
+        self.bounce(landing, newest, BounceReason::Check, why, Vec::new(), journal)?;
+        Ok(Proposal::Bounced)
     }
 
     /// Pushes the branch, and opens its pull request if none is open.
@@ -133,22 +170,28 @@ impl Lander<'_> {
         };
         let remote =
             known.map_or_else(|| self.rules.fork.as_ref().unwrap_or(&base.remote), |known| &known.remote).clone();
+        let is_private = landing.issue.as_ref().is_some_and(|issue| private.has(issue));
         let branch = match (known, &landing.offer.branch) {
             (Some(known), _) => known.branch.clone(),
-            (None, Some(branch)) if private.ids_in(branch).next().is_none() => branch.clone(),
+            (None, Some(branch)) if !is_private && private.ids_in(branch).next().is_none() => branch.clone(),
             (None, _) => format!("work/{}", landing.id.as_str().trim_start_matches("ln_")),
         };
         let pushed = landing.pull_request.as_ref().filter(|last| last.remote == remote && last.branch == branch);
         let was = pushed.map_or("", |last| last.tip.as_str());
+        let owner = match remote == base.remote {
+            true => None,
+            false => Some(Forge::of(&self.repository.url_of(&remote)?, self.rules.forge).map_err(refused)?),
+        };
+        let head = owner.map_or_else(|| branch.clone(), |fork| format!("{}:{branch}", fork.owner()));
+        // A forge that does not answer leaves no branch behind.
+        let open = match known {
+            Some(known) => Some((known.number, known.url.clone())),
+            None => forge.opened(&head, &base.branch).map_err(refused)?,
+        };
         self.repository.push_branch(&remote, &branch, tip, was)?;
-        let (number, url) = match known {
-            Some(known) => (known.number, known.url.clone()),
+        let (number, url) = match open {
+            Some(open) => open,
             None => {
-                let owner = match remote == base.remote {
-                    true => None,
-                    false => Some(Forge::of(&self.repository.url_of(&remote)?, self.rules.forge).map_err(refused)?),
-                };
-                let head = owner.map_or_else(|| branch.clone(), |fork| format!("{}:{branch}", fork.owner()));
                 let (title, body) = self.text_of(landing, private)?;
                 let new = NewPullRequest { head: &head, base: &base.branch, title: &title, body: &body };
                 forge.open(&new).map_err(refused)?

@@ -24,11 +24,12 @@ impl Lander<'_> {
             return Err(refused(landing.state.as_str(), "only what has landed can be taken back"));
         };
         if landed.before.is_empty() {
-            return Err(refused("merged without toft", "git revert takes it back"));
+            return Err(refused("merged by a forge or by hand", "git revert takes it back"));
         }
         let target = &landing.offer.target;
         let newest = self.repository.newest(target)?.ok_or_else(|| no_target(target))?.0;
-        let subject = format!("Revert: {}", self.repository.subject(&landed.commit)?);
+        let subject = self.repository.subject(&landed.commit)?;
+        let subject = format!("Revert: {}", subject.strip_prefix("Merge: ").unwrap_or(&subject));
         let reverted = self.repository.reverted(&newest, &landed.commit, &landed.before, &subject)?;
         let candidate = match reverted {
             Merged::Clean(candidate) => candidate,

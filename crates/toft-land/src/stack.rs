@@ -113,6 +113,7 @@ impl Lander<'_> {
     fn candidate(&self, onto: &str, landing: &Landing, subject: &str, private: &Private) -> Result<Merged, Error> {
         let tip = &landing.offer.tip;
         let (way, subject) = match self.rules.how {
+            LandHow::Merge | LandHow::Pr if landing.reverts.is_some() => (MergeWay::Merge, subject.to_owned()),
             LandHow::Merge | LandHow::Pr => (MergeWay::Merge, format!("Merge: {subject}")),
             LandHow::Squash => (MergeWay::Squash, subject.to_owned()),
             LandHow::Rebase => (MergeWay::Rebase, subject.to_owned()),

@@ -26,6 +26,19 @@ impl Lander<'_> {
         journal: &mut Journal<'_>,
     ) -> Result<LandRound, Error> {
         let Some(end) = stacked.last() else { return Ok(LandRound::Over) };
+        // What was returned or withdrawn while the check ran does not land.
+        let queue = self.work.landings(&[], 0)?;
+        let still = |stacked: &Stacked| {
+            let now = queue.iter().find(|entry| entry.landing.id == stacked.landing.id);
+            let same = |now: &Landing| {
+                let queued = now.state == LandingState::Queued && now.offer == stacked.landing.offer;
+                queued && !now.needs_review()
+            };
+            now.is_some_and(|entry| same(&entry.landing))
+        };
+        if !stacked.iter().all(still) {
+            return Ok(LandRound::Again);
+        }
         if !self.advance(target, base, own, &end.candidate.commit, journal)? {
             return Ok(LandRound::Again);
         }
@@ -45,7 +58,7 @@ impl Lander<'_> {
         if self.repository.checkouts(target)?.is_empty() {
             return self.move_branch(target, to, own, journal);
         }
-        let waiting = self.repository.commit(&landed_ref(target))?;
+        let waiting = self.repository.waiting(target)?;
         if base == own && self.repository.commit(target)?.as_deref() != Some(own) {
             return Ok(false);
         }
@@ -189,7 +202,7 @@ impl Lander<'_> {
         let Some(at) = checkouts.first() else {
             return self.move_branch(target, &newest, &own, journal).map(drop);
         };
-        let command = format!("git merge --ff-only {}", landed_ref(target));
+        let command = "toft land".to_owned();
         let waits = |why: String| TakeUp {
             target: target.to_owned(),
             dir: at.dir.display().to_string(),
@@ -233,7 +246,7 @@ impl Lander<'_> {
             target: target.to_owned(),
             dir: at.dir.display().to_string(),
             why: format!("{target} is checked out there"),
-            command: format!("git merge --ff-only {}", landed_ref(target)),
+            command: "toft land".to_owned(),
         }))
     }
 

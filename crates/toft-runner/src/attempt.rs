@@ -144,12 +144,16 @@ impl AttemptRun<'_> {
         let said = spoken.words.map_or(last, |words| self.mask.mask(&words));
         let commit = Some(stand.commit).filter(|commit| !commit.is_empty());
         let refused = report.refused.clone();
-        let unverified = None;
+        let (unverified, reviews) = (None, self.claimed.task.spec.reviews.is_some());
         let mut seen =
-            Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said, refused, unverified };
+            Seen { ending, commit, uncommitted: stand.uncommitted, word, problem, said, refused, unverified, reviews };
         let mut verified = Vec::new();
         if let (How::Done(Evidence::Commit(commit)), _) = seen.judge() {
-            match self.verify(&commit, &files, &conversation)? {
+            let checked = match self.differs_from(&commit, &workspaces)? {
+                Some(why) => Err(why),
+                None => self.verify(&commit, &files, &conversation)?,
+            };
+            match checked {
                 Ok(runs) => verified = runs,
                 Err(why) => seen.unverified = Some(why),
             }
@@ -202,6 +206,20 @@ impl AttemptRun<'_> {
         Ok(match watched {
             Ok(ending) => (ending, rest.err().map(|error| format!("not all of it could be ended: {error}"))),
             Err(error) => (Ending::Exited(-1), Some(format!("the command could not be watched: {error}"))),
+        })
+    }
+
+    /// Why commands in the workspace would not verify this commit: its files are others.
+    fn differs_from(&self, commit: &str, workspaces: &Workspaces<'_>) -> Result<Option<String>, Error> {
+        if self.work.located().verify.commands.is_empty() {
+            return Ok(None);
+        }
+        let (head, changed) = workspaces.stand(&self.given.workspace)?;
+        Ok(match changed {
+            _ if head != commit => Some("not verified: the workspace is not at the commit that was finished".into()),
+            0 => None,
+            1 => Some("not verified: 1 file is changed and not committed".into()),
+            count => Some(format!("not verified: {count} files are changed and not committed")),
         })
     }
 

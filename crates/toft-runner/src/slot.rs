@@ -372,8 +372,8 @@ impl Slot {
     }
 
     fn idle_here(&self) -> Result<bool, Error> {
-        let scope = self.session().scope();
-        let busy = self.session().perform_as(&self.name, None, ready::Stirring { scope: scope.clone() })?;
+        let (scope, labels) = (self.session().scope(), self.rules.labels.clone());
+        let busy = self.session().perform_as(&self.name, None, ready::Stirring { scope: scope.clone(), labels })?;
         let look = ready::Request {
             scope,
             labels: self.rules.labels.clone(),

@@ -17,7 +17,7 @@ use toft_core::{
 };
 
 use crate::{
-    config_file::{ConfigFile, ContainerSection, RunAgent},
+    config_file::{ConfigFile, ContainerSection, LandSection, RunAgent},
     error::Error,
     land::{CloseRule, ConfiguredCommands, LandHow, LandRules, review_rules},
     recipe::{Recipe, UsageLimit, recipes},
@@ -254,6 +254,8 @@ pub(crate) struct Settings {
     pub(crate) sync: SyncRules,
     pub(crate) verify: ConfiguredCommands,
     pub(crate) land: LandRules,
+    /// What the user's own file says of it.
+    user_land: LandSection,
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -427,7 +429,20 @@ impl Settings {
         if let Some(commands) = file.verify.commands.as_ref().filter(counts) {
             self.verify = ConfiguredCommands { commands: commands.clone(), own };
         }
-        let (rules, section) = (&mut self.land, &file.land);
+        let mut section = file.land.clone();
+        match from {
+            From::User => self.user_land = file.land.clone(),
+            // What the user decided, a file that came with the repository does not weaken.
+            From::Tree => {
+                let said = &self.user_land;
+                section.into = section.into.filter(|_| said.into.is_none());
+                section.how = section.how.filter(|_| said.how.is_none());
+                section.review = section.review.filter(|_| said.review.is_none());
+                section.close = section.close.filter(|_| said.close.is_none());
+            }
+            From::Clone => {}
+        }
+        let rules = &mut self.land;
         if let Some(commands) = section.check.as_ref().filter(counts) {
             rules.check = ConfiguredCommands { commands: commands.clone(), own };
         }
@@ -531,7 +546,12 @@ pub fn state_home() -> PathBuf {
 fn branch_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     let part = |part: &str| !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with(".lock");
-    match text.chars().all(plain) && text.split('/').all(part) && !text.contains("..") && !text.ends_with('.') {
+    match text.chars().all(plain)
+        && !text.starts_with("refs/")
+        && text.split('/').all(part)
+        && !text.contains("..")
+        && !text.ends_with('.')
+    {
         true => Ok(text.to_owned()),
         false => Err(format!("`{text}` is not the name of a branch")),
     }

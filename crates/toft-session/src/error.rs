@@ -65,7 +65,7 @@ pub enum Error {
     #[error(transparent)]
     Exchange(#[from] toft_vcs::exchange::ExchangeError),
     /// Setup commands of a repository that the user has not trusted.
-    #[error("{doing} would run {count} commands that nobody here trusted")]
+    #[error("{doing} would run {} that nobody here trusted", if *.count == 1 { "1 command".to_owned() } else { format!("{} commands", .count) })]
     Untrusted {
         /// What would run them.
         doing: &'static str,

@@ -65,7 +65,9 @@ impl Work<'_> {
         match clone {
             Some(clone) => repository.pin_from(Path::new(&clone.path), name.as_str(), commit)?,
             None => {
-                if newest.is_some_and(|newest| repository.contains(commit, &newest).unwrap_or(false)) {
+                // What a remote has, only the remote says.
+                let local = repository.remote_branch(&target).is_none();
+                if local && newest.is_some_and(|newest| repository.contains(commit, &newest).unwrap_or(false)) {
                     return Ok(None);
                 }
                 repository.pin(name.as_str(), commit)?;
@@ -119,15 +121,18 @@ impl Work<'_> {
         Ok(listed)
     }
 
-    /// The newest known commit of the remote's branch that work is pushed to, if it is on top of this one.
-    pub(crate) fn pushed_on_top(&self, commit: String) -> Result<String, Error> {
-        let Some(target) = self.located().land.pushed().filter(|target| target.contains('/')) else {
-            return Ok(commit);
-        };
-        let Some(repository) = self.landing_repository()? else { return Ok(commit) };
-        match repository.remote_branch(target).map(|_| repository.commit(target)).transpose()?.flatten() {
-            Some(newest) if repository.contains(&commit, &newest)? => Ok(newest),
-            _ => Ok(commit),
+    /// Where work begins that is pushed to a remote: its branch as it was last seen, and not the checkout's commit, which may
+    /// be unpublished. Returns what the work lacks, too.
+    pub(crate) fn start_of_pushed_work(&self, commit: String) -> Result<(String, Option<String>), Error> {
+        let target = self.located().land.pushed().filter(|target| target.contains('/'));
+        let (Some(target), Some(repository)) = (target, self.landing_repository()?) else { return Ok((commit, None)) };
+        let Some(_) = repository.remote_branch(target) else { return Ok((commit, None)) };
+        match repository.commit(target)? {
+            Some(newest) => {
+                let lacks = !repository.contains(&commit, &newest)?;
+                Ok((newest, lacks.then(|| format!("it begins at {target}, which lacks commits of your checkout"))))
+            }
+            None => Ok((commit, None)),
         }
     }
 

@@ -56,9 +56,16 @@ pub(super) fn land(app: &App<'_>, args: &Land) -> Done {
 
 /// Lands, and shows what came of it.
 fn land_now(app: &App<'_>, lander: &Lander<'_>, ids: &[String]) -> Done {
-    let mut say = |event: &LandEvent| app.output.progress(&told(event));
+    let mut say = |event: &LandEvent| app.output.progress(&toft::text::clean(&told(event)));
     let summary = lander.land(ids, &mut say)?;
     app.output.progress("");
+    if let Some(why) = summary.blocked.first().cloned() {
+        return app.show_failed(&LandDone(summary), Failure::stopped(why, "run toft land again when that is mended"));
+    }
+    let nothing = summary.landed.is_empty() && summary.bounced.is_empty() && summary.waiting.is_empty();
+    if nothing && !ids.is_empty() {
+        return app.show(&LandList(lander.named(ids)?));
+    }
     let Some(why) = summary.red.clone() else { return app.show(&LandDone(summary)) };
     let failure = Failure::stopped(
         format!("nothing lands before the target itself is mended: {why}"),

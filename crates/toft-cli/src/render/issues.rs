@@ -308,7 +308,11 @@ impl View for IssueShown {
             page.line(format!("  in {}{branch}", clean(&workspace.path)));
         }
         if let Some(On { workflow, holder }) = &self.on {
-            let who = holder.as_deref().map_or("not claimed now".to_owned(), |name| format!("held by {}", clean(name)));
+            let who = match holder {
+                Some(name) => format!("held by {}", clean(name)),
+                None if workflow.unlanded > 0 => "finished, not landed: toft land".to_owned(),
+                None => "not claimed now".to_owned(),
+            };
             page.line(format!("  workflow {} ({who})", workflow.id));
         }
         let texts = [

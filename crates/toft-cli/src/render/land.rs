@@ -33,14 +33,19 @@ fn state(entry: &ListedLanding) -> String {
     let landing = &entry.landing;
     match (&entry.waits, landing.state) {
         (Some(LandingWait::Review), _) => "waits for review".into(),
-        (Some(LandingWait::Needs { landing }), _) => format!("waits for {landing}"),
-        (Some(LandingWait::Fix { landing }), _) => format!("waits for the fix of {landing}"),
+        (Some(LandingWait::Needs { landing, issue }), _) => {
+            format!("waits for {}", issue.as_deref().unwrap_or(landing.as_str()))
+        }
+        (Some(LandingWait::Fix { landing, issue }), _) => {
+            format!("waits for the fix of {}", issue.as_deref().unwrap_or(landing.as_str()))
+        }
         (Some(LandingWait::PullRequest { url }), _) => format!("waits for {url}"),
         (Some(LandingWait::Elsewhere { clone, .. }), _) => format!("is in {clone}"),
         (_, LandingState::Bounced) => {
             let reason = landing.bounce().map_or("", |bounce| bounce.reason.as_str());
             format!("sent back: {reason}{}", if entry.held { ", an agent works on it" } else { "" })
         }
+        (_, LandingState::Landed) if landing.reverted_by.is_some() => "landed, and taken back".into(),
         (_, LandingState::Landed) => {
             format!("landed as {}", landing.landed.as_ref().map_or("", |landed| commit(&landed.commit)))
         }
@@ -59,6 +64,7 @@ fn row(page: &mut Page, entry: &ListedLanding, more: &str) {
 pub(super) fn unlanded(page: &mut Page, unlanded: &Unlanded) {
     if let Some(summary) = unlanded.summary() {
         let next = match unlanded {
+            Unlanded { finished: 0, bounced, asks, .. } if bounced == asks => "  (answer below)",
             Unlanded { finished: 0, .. } => "  (toft run goes on with it)",
             Unlanded { finished, review, .. } if finished == review => "  (toft review)",
             _ => "  (toft land)",
@@ -172,6 +178,14 @@ impl View for LandShown {
         let landing = &self.0.landing;
         page.line(format!("  {} at {}, by {}", landing.id, commit(&landing.offer.tip), clean(&landing.author)));
         page.line(format!("  into {}", clean(&landing.offer.target)));
+        if let Some(request) = &landing.pull_request {
+            page.line(format!("  pull request {}", clean(&request.url)));
+        }
+        if let Some(id) = &landing.reverted_by {
+            page.line(format!(
+                "  taken back by {id}; its issue is as it was: toft edit ID --status open to do it again"
+            ));
+        }
         if let Some(approval) = &landing.approval {
             page.line(format!("  approved by {}", clean(&approval.by)));
         }
@@ -310,6 +324,16 @@ impl View for Reviewed {
     fn text(&self, page: &mut Page) {
         let id = page.ink(Ink::Id, &clean(&name(&self.landing)));
         page.line(format!("{} {id}  {}", self.what, clean(&self.landing.title)));
+        if self.landing.state == LandingState::Withdrawn {
+            if let Some(issue) = &self.landing.issue {
+                page.line(format!(
+                    "Its issue is closed as if it had landed; toft edit {issue} --status open opens it again."
+                ));
+            }
+            if let Some(request) = &self.landing.pull_request {
+                page.line(format!("Its pull request stays open: {}", clean(&request.url)));
+            }
+        }
     }
 }
 

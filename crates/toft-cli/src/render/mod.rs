@@ -287,7 +287,8 @@ impl Output {
             let mut page = Page::new(self.color);
             view.text(&mut page);
             let text = shorten(&format!("{}{}", page.text(), lines()));
-            if !text.is_empty() && !(view.is_read() && pager::shown(&text)) {
+            let shown = text.is_empty() || view.is_read() && pager::shown(&text);
+            if !shown {
                 self.print(text.trim_end_matches('\n'));
             }
         }

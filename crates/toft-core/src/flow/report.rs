@@ -139,6 +139,8 @@ pub struct Seen {
     pub refused: Option<ProviderRefusal>,
     /// The command that did not verify the commit, and what it said.
     pub unverified: Option<String>,
+    /// Its task reviews work; a verdict would have ended it.
+    pub reviews: bool,
 }
 
 impl Seen {
@@ -169,6 +171,9 @@ impl Seen {
             Some(SaidOutcome::Done | SaidOutcome::Waiting) | None if !well => {
                 let said = if self.said.is_empty() { String::new() } else { format!(": {}", self.said) };
                 (How::Failed, shorten(&format!("{}{said}", self.ending)))
+            }
+            Some(SaidOutcome::Done | SaidOutcome::Waiting) | None if self.reviews => {
+                (How::Failed, "ended without a verdict: toft review … --approve, or --return".into())
             }
             Some(SaidOutcome::Done | SaidOutcome::Waiting) | None => match self.evidence() {
                 Some(Evidence::Commit(_)) if let Some(why) = &self.unverified => (How::Failed, shorten(why)),
@@ -240,7 +245,15 @@ mod tests {
             said: "all good".into(),
             refused: None,
             unverified: None,
+            reviews: false,
         }
+    }
+
+    #[test]
+    fn a_review_ends_with_a_verdict_and_not_with_a_commit() {
+        let seen = Seen { commit: Some("c0ffee".into()), reviews: true, ..seen(Ending::Exited(0)) };
+        let (how, why) = seen.judge();
+        assert!(matches!(how, How::Failed) && why.contains("without a verdict"), "{why}");
     }
 
     #[test]
@@ -353,6 +366,7 @@ mod tests {
                         said: "the last words".into(),
                         refused: None,
                         unverified: None,
+                        reviews: false,
                     });
                 }
             }

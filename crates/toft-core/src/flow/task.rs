@@ -71,8 +71,8 @@ pub struct ReviewedWork {
     pub landing: LandingId,
     /// The commit to look at.
     pub tip: String,
-    /// The agent that finished it, and may not review it.
-    pub author: String,
+    /// The agents that worked on it, and may not review it.
+    pub authors: Vec<String>,
 }
 
 impl Task {
@@ -91,7 +91,7 @@ impl Task {
     /// Whether it reviews the work of the agent `name`.
     #[must_use]
     pub fn reviews_work_of(&self, name: &str) -> bool {
-        self.spec.reviews.as_ref().is_some_and(|work| work.author == name)
+        self.spec.reviews.as_ref().is_some_and(|work| work.authors.iter().any(|author| author == name))
     }
 
     /// The same task, assigned to no agent.

@@ -54,6 +54,9 @@ pub struct Landing {
     /// The landing that it takes back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverts: Option<LandingId>,
+    /// The landing that took it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverted_by: Option<LandingId>,
     /// Each time it was sent back, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounces: Vec<Bounce>,
@@ -303,11 +306,13 @@ impl Landing {
         self.pull_request.as_deref().filter(|request| request.tip == self.offer.tip)
     }
 
-    /// Whether its next bounce for this reason asks a person.
+    /// Whether another bounce for this reason asks a person. A reviewer may return work as often as it takes, with something
+    /// else to say each time.
     #[must_use]
-    pub fn asks_after(&self, reason: BounceReason) -> bool {
-        // A reviewer may return work as often as it takes.
-        reason != BounceReason::Review && self.bounces.iter().any(|bounce| bounce.reason == reason)
+    pub fn asks_after(&self, reason: BounceReason, message: &str) -> bool {
+        let again =
+            |bounce: &Bounce| bounce.reason == reason && (reason != BounceReason::Review || bounce.message == message);
+        self.bounces.iter().any(again)
     }
 
     /// The last reason why it was sent back, if that still holds.
@@ -346,9 +351,17 @@ pub enum LandingWait {
     /// A reviewer has to approve it.
     Review,
     /// Work that it needs has not landed.
-    Needs { landing: LandingId },
+    Needs {
+        landing: LandingId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        issue: Option<String>,
+    },
     /// An agent mends a conflict in one of the same files.
-    Fix { landing: LandingId },
+    Fix {
+        landing: LandingId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        issue: Option<String>,
+    },
     /// Its pull request is open.
     PullRequest { url: String },
     /// Its commits are in another clone.
@@ -395,6 +408,7 @@ mod tests {
             review_task: None,
             pull_request: None,
             reverts: None,
+            reverted_by: None,
             bounces: Vec::new(),
             landed: None,
             created: Timestamp(created),

@@ -62,7 +62,13 @@ pub enum PullRequestVerdict {
     /// The forge merged it, in any way: its number is the record.
     Landed { commit: String },
     /// It goes back to an agent.
-    Bounced { reason: BounceReason, message: String, files: Vec<String> },
+    Bounced {
+        reason: BounceReason,
+        message: String,
+        files: Vec<String>,
+        /// A person decides first.
+        asks: bool,
+    },
     /// Its branch has other commits than the work.
     Outdated,
     /// Nothing yet.
@@ -70,27 +76,30 @@ pub enum PullRequestVerdict {
 }
 
 impl PullRequestFacts {
-    /// What follows for work whose newest commit is `tip`.
+    /// What follows for work whose newest commit is `tip`, and whose commit `pushed` was pushed last.
     #[must_use]
-    pub fn verdict(&self, tip: &str) -> PullRequestVerdict {
+    pub fn verdict(&self, tip: &str, pushed: &str) -> PullRequestVerdict {
         let comments: Vec<String> = self.comments.iter().map(PullRequestComment::line).collect();
         let mut files: Vec<String> = self.comments.iter().filter_map(|comment| comment.file.clone()).collect();
         files.sort();
         files.dedup();
-        let review = |what: &str| {
+        let review = |what: &str, asks: bool| {
             let message = std::iter::once(what.to_owned()).chain(comments.clone()).collect::<Vec<_>>().join("\n");
-            PullRequestVerdict::Bounced { reason: BounceReason::Review, message, files: files.clone() }
+            PullRequestVerdict::Bounced { reason: BounceReason::Review, message, files: files.clone(), asks }
         };
         match &self.state {
+            // Older commits were merged, or closed: what was finished since is another pull request.
+            _ if pushed != tip => PullRequestVerdict::Outdated,
             PullRequestState::Merged { commit } => PullRequestVerdict::Landed { commit: commit.clone() },
-            _ if self.head != tip => PullRequestVerdict::Outdated,
-            PullRequestState::Closed => review("The pull request was closed and not merged."),
+            PullRequestState::Closed => review("The pull request was closed and not merged.", true),
+            // Another pushed to the branch: what is said of their commits is for them.
+            PullRequestState::Open if self.head != tip => PullRequestVerdict::Waits,
             PullRequestState::Open if !self.failed.is_empty() => {
                 let failed = self.failed.iter().map(|(name, said)| format!("{name} failed.\n{}", end_of(said)));
                 let message = failed.collect::<Vec<_>>().join("\n");
-                PullRequestVerdict::Bounced { reason: BounceReason::Check, message, files: Vec::new() }
+                PullRequestVerdict::Bounced { reason: BounceReason::Check, message, files: Vec::new(), asks: false }
             }
-            PullRequestState::Open if self.changes_requested => review("A reviewer asks for changes."),
+            PullRequestState::Open if self.changes_requested => review("A reviewer asks for changes.", false),
             PullRequestState::Open => PullRequestVerdict::Waits,
         }
     }
@@ -128,11 +137,13 @@ mod tests {
             changes_requested: true,
             ..PullRequestFacts::default()
         };
-        assert_eq!(failed.verdict("new"), PullRequestVerdict::Outdated);
+        assert_eq!(failed.verdict("new", "old"), PullRequestVerdict::Outdated);
+        assert_eq!(failed.verdict("new", "new"), PullRequestVerdict::Waits, "another pushed to its branch");
         let now = PullRequestFacts { head: "new".into(), ..failed.clone() };
-        assert!(matches!(now.verdict("new"), PullRequestVerdict::Bounced { reason: BounceReason::Check, .. }));
+        assert!(matches!(now.verdict("new", "new"), PullRequestVerdict::Bounced { reason: BounceReason::Check, .. }));
         let merged = PullRequestFacts { state: PullRequestState::Merged { commit: "m".into() }, ..failed };
-        assert_eq!(merged.verdict("new"), PullRequestVerdict::Landed { commit: "m".into() });
+        assert_eq!(merged.verdict("new", "new"), PullRequestVerdict::Landed { commit: "m".into() });
+        assert_eq!(merged.verdict("new", "old"), PullRequestVerdict::Outdated, "what was mended is not in it");
     }
 
     #[test]
@@ -148,10 +159,12 @@ mod tests {
             }],
             ..PullRequestFacts::default()
         };
-        let PullRequestVerdict::Bounced { reason, message, files } = facts.verdict("a") else { panic!("{facts:?}") };
+        let PullRequestVerdict::Bounced { reason, message, files, asks: false } = facts.verdict("a", "a") else {
+            panic!("{facts:?}")
+        };
         assert_eq!((reason, files), (BounceReason::Review, vec!["src/a.rs".to_owned()]));
         assert_eq!(message, "A reviewer asks for changes.\nsrc/a.rs:7: this panics (eve)");
         let open = PullRequestFacts { changes_requested: false, ..facts };
-        assert_eq!(open.verdict("a"), PullRequestVerdict::Waits);
+        assert_eq!(open.verdict("a", "a"), PullRequestVerdict::Waits);
     }
 }

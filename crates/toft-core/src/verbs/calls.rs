@@ -33,7 +33,7 @@ pub struct Call {
 }
 
 /// Every verb, in the order of names.
-pub static CALLS: [Call; 79] = [
+pub static CALLS: [Call; 80] = [
     call::<agent::List>(),
     call::<agent::Mine>(),
     call::<agent::Register>(),
@@ -75,6 +75,7 @@ pub static CALLS: [Call; 79] = [
     call::<land::RecordCheck>(),
     call::<land::RecordLandings>(),
     call::<land::RecordPullRequest>(),
+    call::<land::Retarget>(),
     call::<land::Revert>(),
     call::<land::Review>(),
     call::<land::Verdicts>(),

@@ -114,8 +114,19 @@ impl Verb for Request {
         Prefetch::Hold { task: self.id.as_deref().unwrap_or_default() }
     }
 
-    fn run(mut self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
-        let mut task = find::task(work, self.id.as_deref().unwrap_or("@"))?;
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
+        let task = find::task(work, self.id.as_deref().unwrap_or("@"))?;
+        if let (How::Done(_), Some(reviewed)) = (&self.how, &task.spec.reviews) {
+            let wanted = format!("toft review {} --approve or --return ends it", reviewed.landing);
+            return Err(Refusal::WrongState { id: task.id.to_string(), state: "a review".into(), wanted }.into());
+        }
+        self.end(work, task)
+    }
+}
+
+impl Request {
+    /// Ends the lease.
+    pub(super) fn end(mut self, work: &mut VerbContext<'_>, mut task: Task) -> VerbResult<Outcome> {
         let lease = work.require_hold(&task.id, self.fence.as_ref())?;
         if let How::Done(Evidence::Commit(text) | Evidence::Artifact(text) | Evidence::NoChange(text)) = &self.how
             && text.trim().is_empty()

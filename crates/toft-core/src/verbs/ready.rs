@@ -92,12 +92,16 @@ impl Item {
     }
 }
 
-/// Whether a task may become ready without a further request: a task is held, or a timer is running.
+/// Whether a task may become ready for an agent without a further request: a task is held, or the timer of one that it may
+/// take is running.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReadyStirring")]
 pub struct Stirring {
     #[serde(default)]
     pub scope: Scope,
+    /// It takes only tasks with all of these labels.
+    #[serde(default)]
+    pub labels: Vec<String>,
 }
 
 impl Verb for Stirring {
@@ -108,7 +112,16 @@ impl Verb for Stirring {
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<bool> {
         let leases = work.tx.leases(&LeasesOf::Repository(self.scope.repository.clone()))?;
         let held = leases.iter().any(|lease| lease.standing(&work.now, work.processes) == LeaseStatus::Live);
-        Ok(held || ready::next_timer(work.tx, &self.scope)?.is_some())
+        if held || ready::next_timer(work.tx, &self.scope)?.is_none() {
+            return Ok(held);
+        }
+        let can = work.tx.agent_named(work.actor)?.map(|me| me.capabilities).unwrap_or_default();
+        let mine = |task: &Task| {
+            task.lacking(&can).is_empty()
+                && !task.reviews_work_of(work.actor)
+                && self.labels.iter().all(|label| task.spec.labels.contains(label))
+        };
+        Ok(ready::timed(work.tx, &self.scope)?.iter().any(mine))
     }
 }
 

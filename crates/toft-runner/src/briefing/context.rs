@@ -193,6 +193,9 @@ impl Briefing<'_> {
             let name = other.issue.clone().unwrap_or_else(|| other.id.to_string());
             pieces.push(quoted(&format!("what landed there: {name}, commit {commit}"), &body));
         }
+        if matches!(bounce.reason, BounceReason::Review | BounceReason::Policy) {
+            pieces.push("Change what it asks for, commit, then finish again.".to_owned());
+        }
         if matches!(bounce.reason, BounceReason::Conflict | BounceReason::Check)
             && let Some(landing) = &facts.landing
         {

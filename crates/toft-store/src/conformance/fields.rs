@@ -81,7 +81,7 @@ pub(super) fn task(id: &str, workflow: &str) -> Task {
             reviews: Some(ReviewedWork {
                 landing: LandingId::known("ln_1"),
                 tip: "abc".into(),
-                author: "green".into(),
+                authors: vec!["green".into()],
             }),
         },
         place: place(),

@@ -44,6 +44,7 @@ fn landing(id: &str, n: i64, state: LandingState) -> Landing {
             tip: "abc".into(),
         })),
         reverts: Some(LandingId::known("ln_8")),
+        reverted_by: Some(LandingId::known("ln_7")),
         bounces: vec![Bounce {
             reason: BounceReason::Conflict,
             at: at(2),

@@ -83,6 +83,8 @@ pub struct LandingRepository {
     has_name: OnceCell<bool>,
     /// The checkout of a Jujutsu repository whose git files no other program sees.
     jj: Option<PathBuf>,
+    /// toft's own directory, which an agent in a sandbox cannot write, unlike refs.
+    state: PathBuf,
     /// The branch of a remote that work is pushed to, with the name of the target.
     pushed: Option<(String, RemoteBranch)>,
 }
@@ -121,7 +123,15 @@ impl LandingRepository {
             Some(name) => RemoteBranch::of(&common, name)?.map(|branch| (name.to_owned(), branch)),
             None => None,
         };
-        Ok(Self { git: Git::of(&common)?, common, attributes, has_name: OnceCell::new(), jj, pushed })
+        Ok(Self {
+            git: Git::of(&common)?,
+            common,
+            attributes,
+            has_name: OnceCell::new(),
+            jj,
+            state: checkout.state_dir(),
+            pushed,
+        })
     }
 
     /// The commit of a branch, by its full or short name.
@@ -142,7 +152,7 @@ impl LandingRepository {
     /// the target's own commit.
     pub fn newest(&self, target: &str) -> Result<Option<(String, String)>, WorkspaceError> {
         let Some(here) = self.commit(target)? else { return Ok(None) };
-        let waiting = self.commit(&landed_ref(target))?;
+        let waiting = self.waiting(target)?;
         Ok(Some(match waiting {
             Some(waiting) if waiting != here && ancestor(&self.git, &here, &waiting)? => (waiting, here),
             _ => (here.clone(), here),
@@ -168,7 +178,7 @@ impl LandingRepository {
 
     /// A result that waits for a target and that the target does not contain, because it moved on meanwhile.
     pub fn diverged(&self, target: &str) -> Result<Option<String>, WorkspaceError> {
-        let (Some(here), Some(waiting)) = (self.commit(target)?, self.commit(&landed_ref(target))?) else {
+        let (Some(here), Some(waiting)) = (self.commit(target)?, self.waiting(target)?) else {
             return Ok(None);
         };
         let related = ancestor(&self.git, &here, &waiting)? || ancestor(&self.git, &waiting, &here)?;
@@ -303,8 +313,10 @@ impl LandingRepository {
             }
             let said = self.git.run(["log", "-1", "--format=%B", commit])?.text()?;
             let (subject, body) = said.split_once('\n').unwrap_or((&said, ""));
-            // Only toft says what a commit is for toft.
-            let body: Vec<&str> = body.lines().filter(|line| !line.trim_start().starts_with("Toft-")).collect();
+            // Only toft says what a commit is for toft; git reads trailers in any case.
+            let own = |line: &str| line.trim_start().get(..5).is_some_and(|start| start.eq_ignore_ascii_case("toft-"));
+            let subject = if own(subject) { subject.trim_start().get(5..).unwrap_or_default() } else { subject };
+            let body: Vec<&str> = body.lines().filter(|line| !own(line)).collect();
             let body = body.join("\n");
             let text = message(subject, &body, if last { trailers } else { &[] });
             at = self.again(&merged, &at, commit, &text)?;
@@ -344,6 +356,9 @@ impl LandingRepository {
 
     /// Checkouts in which a branch is checked out.
     pub fn checkouts(&self, target: &str) -> Result<Vec<TargetCheckout>, WorkspaceError> {
+        if self.remote_branch(target).is_some() {
+            return Ok(Vec::new());
+        }
         let listed = self.git.run(["worktree", "list", "--porcelain", "-z"])?.ok()?;
         let wanted = format!("branch {}", full_name(target));
         let (mut found, mut dir) = (Vec::new(), PathBuf::new());
@@ -382,7 +397,24 @@ impl LandingRepository {
 
     /// Moves the result that waits for a target, if it is still where it was.
     pub fn move_waiting(&self, target: &str, to: &str, from: Option<&str>) -> Result<bool, WorkspaceError> {
-        self.swap(&landed_ref(target), to, from.unwrap_or(""))
+        let file = attestation(&self.state, target);
+        let known = crate::read(&file)?.unwrap_or_default();
+        // Killed before the ref moves, both are known.
+        attest(&file, &format!("{to}\n{known}"))?;
+        let there = self.commit(&landed_ref(target))?;
+        // What another put there is replaced.
+        let from = if there.as_deref() == from { from } else { there.as_deref().filter(|at| !known.contains(at)) };
+        let moved = self.swap(&landed_ref(target), to, from.unwrap_or(""))?;
+        if moved {
+            attest(&file, &format!("{to}\n"))?;
+        }
+        Ok(moved)
+    }
+
+    /// The result that waits for a target, if toft made it wait.
+    pub fn waiting(&self, target: &str) -> Result<Option<String>, WorkspaceError> {
+        let Some(at) = self.commit(&landed_ref(target))? else { return Ok(None) };
+        Ok(is_attested(&self.state, target, &at)?.then_some(at))
     }
 
     fn swap(&self, name: &str, to: &str, from: &str) -> Result<bool, WorkspaceError> {
@@ -465,6 +497,24 @@ pub(crate) fn has_ref(common: &Path, name: &str) -> Result<bool, crate::FindErro
         return Ok(true);
     }
     Ok(crate::read(&common.join("packed-refs"))?.is_some_and(|text| text.lines().any(|line| line.ends_with(name))))
+}
+
+/// The file that says which results toft made wait for a target.
+fn attestation(state: &Path, target: &str) -> PathBuf {
+    state.join("landed").join(target.replace('/', "%"))
+}
+
+fn attest(file: &Path, text: &str) -> Result<(), WorkspaceError> {
+    let dir = file.parent().unwrap_or(file);
+    crate::private::create_dir_all(dir).map_err(io("make", dir))?;
+    let mut draft = NamedTempFile::new_in(dir).map_err(io("write", file))?;
+    draft.write_all(text.as_bytes()).map_err(io("write", file))?;
+    draft.persist(file).map(drop).map_err(|error| io("write", file)(error.error))
+}
+
+/// Whether toft itself made this commit wait for a target: an agent can write the ref.
+pub(crate) fn is_attested(state: &Path, target: &str, commit: &str) -> Result<bool, crate::FindError> {
+    Ok(crate::read(&attestation(state, target))?.is_some_and(|known| known.lines().any(|line| line == commit)))
 }
 
 /// Where the result waits for a target.

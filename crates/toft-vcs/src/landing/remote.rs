@@ -45,6 +45,11 @@ impl LandingRepository {
         self.pushed.as_ref().filter(|(name, _)| name == target).map(|(_, branch)| branch)
     }
 
+    /// Whether `REMOTE/BRANCH` names a remote of this repository.
+    pub fn names_remote(&self, name: &str) -> Result<bool, WorkspaceError> {
+        Ok(RemoteBranch::of(&self.common, name)?.is_some())
+    }
+
     /// Asks the remote where its branch is; nothing happens for a branch of this repository.
     pub fn refresh(&self, target: &str) -> Result<(), ExchangeError> {
         let Some(at) = self.remote_branch(target) else { return Ok(()) };

@@ -17,7 +17,7 @@ use crate::{
 };
 use crate::{
     exchange::ancestor,
-    landing::{has_ref, landed_ref},
+    landing::{has_ref, is_attested, landed_ref},
 };
 
 /// Time limit of a checkout: a large repository on a slow disk takes long.
@@ -68,7 +68,7 @@ fn with_landed(backend: &WorkspaceBackend, target: &str, commit: String) -> Resu
     }
     let git = backend.git()?;
     match git.run(["rev-parse", "--verify", "--quiet", &name])?.maybe()? {
-        Some(landed) if ancestor(git, &commit, &landed)? => Ok(landed),
+        Some(landed) if ancestor(git, &commit, &landed)? && is_attested(&backend.state, target, &landed)? => Ok(landed),
         _ => Ok(commit),
     }
 }

@@ -65,14 +65,17 @@ impl Workspaces<'_> {
             // Start where the last holder stopped, if this machine has the commit.
             start.commit = last.commit;
         }
-        if wanted.base.is_none() && named.commit.is_none() {
-            // What has landed in a remote may be ahead of the checkout.
-            start.commit = self.work.pushed_on_top(start.commit)?;
-        }
         let mut notes = Vec::new();
         if wanted.base.is_none() && named.commit.is_none() {
+            // What the user has not pushed is not pushed with an agent's work.
+            let (commit, lacks) = self.work.start_of_pushed_work(start.commit)?;
+            (start.commit, notes) = (commit, lacks.into_iter().collect());
+        }
+        if wanted.base.is_none() && named.commit.is_none() {
             let needs = self.needed(&named)?;
-            (start.commit, notes) = self.backend.stack(start.commit, &needs)?;
+            let (commit, more) = self.backend.stack(start.commit, &needs)?;
+            start.commit = commit;
+            notes.extend(more);
         }
         let commit = start.commit.clone();
         let OverlayBase { turn: bases, overlay_base, copy_of, why } = self.footing(&wanted, &commit, &mut step)?;

@@ -7,7 +7,7 @@ mod reviewer;
 mod settle;
 
 pub use check::{Flaky, RecordCheck, Verdicts};
-pub use propose::RecordPullRequest;
+pub use propose::{RecordPullRequest, Retarget};
 pub use review::Review;
 pub use settle::{BounceLanding, LandedWork, Move, RecordLandings, Step};
 pub(super) use settle::{withdraw_all, withdraw_bounced};
@@ -24,7 +24,7 @@ use crate::{
     flow::{DependencyKind, Task, TaskStatus},
     id::LandingId,
     landing::{Landing, LandingOffer, LandingState, LandingWait, Reviewer, order},
-    refusal::{Refusal, VerbResult},
+    refusal::{Refusal, VerbError, VerbResult},
     repository::Scope,
     rights::{self, Action},
     store::{Access, LandingQuery},
@@ -35,6 +35,9 @@ pub(super) fn offer(work: &mut VerbContext<'_>, task: &Task, offer: LandingOffer
     let Some(repository) = task.repository().cloned().or_else(|| work.place.repository.clone()) else {
         return Ok(None);
     };
+    if task.spec.reviews.is_some() {
+        return Ok(None);
+    }
     let id = Landing::id_of(&task.id);
     let mut workflow = work.require_workflow(&task.workflow)?;
     let known = work.tx.landing(&id)?;
@@ -60,6 +63,7 @@ pub(super) fn offer(work: &mut VerbContext<'_>, task: &Task, offer: LandingOffer
         review_task: known.as_ref().and_then(|known| known.review_task.clone()),
         pull_request: known.as_ref().and_then(|known| known.pull_request.clone()),
         reverts: None,
+        reverted_by: None,
         bounces: known.as_ref().map(|known| known.bounces.clone()).unwrap_or_default(),
         landed: None,
         created: known.map_or(now, |known| known.created),
@@ -115,6 +119,7 @@ impl Verb for Revert {
             review_task: None,
             pull_request: None,
             reverts: Some(landed.id.clone()),
+            reverted_by: None,
             bounces: Vec::new(),
             landed: None,
             created: now,
@@ -134,9 +139,11 @@ pub(super) fn find_landing(work: &mut VerbContext<'_>, text: &str) -> VerbResult
         let id = LandingId::known(find::unique(work, "landing", LandingId::PREFIX, text)?);
         return work.tx.landing(&id)?.ok_or_else(|| missing().into());
     }
-    let task = find::last_task(work, text)?;
-    let landing = work.tx.landing(&Landing::id_of(&task.id))?;
-    landing.ok_or_else(|| missing().into())
+    let task = match find::last_task(work, text) {
+        Err(VerbError::Refused(Refusal::NotFound { .. })) => return Err(missing().into()),
+        task => task?,
+    };
+    work.tx.landing(&Landing::id_of(&task.id))?.ok_or_else(|| missing().into())
 }
 
 /// Refuses a caller that may not land work, before anything is moved.
@@ -204,7 +211,10 @@ impl Verb for List {
             let waits = match needs.get(&landing.id).and_then(|needs| needs.first()) {
                 _ if landing.state != LandingState::Queued => None,
                 _ if landing.needs_review() => Some(LandingWait::Review),
-                Some(needed) => Some(LandingWait::Needs { landing: needed.clone() }),
+                Some(needed) => {
+                    let issue = all.iter().find(|other| other.id == *needed).and_then(|other| other.issue.clone());
+                    Some(LandingWait::Needs { landing: needed.clone(), issue })
+                }
                 None => {
                     let open = landing.open_pull_request();
                     open.map(|request| LandingWait::PullRequest { url: request.url.clone() })

@@ -1,4 +1,4 @@
-//! Pull requests of finished work.
+//! Where finished work is to land: its target, and its pull request.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,32 @@ use crate::{
     rights::{self, Action},
     store::Access,
 };
+
+/// Let finished work land in another target, because the configuration says another one now.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LandRetarget")]
+pub struct Retarget {
+    pub landing: LandingId,
+    pub target: String,
+}
+
+impl Verb for Retarget {
+    type Outcome = Landing;
+    const NAME: &'static str = "land.retarget";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
+        rights::require(work, Action::Land)?;
+        let mut landing = find_landing(work, self.landing.as_str())?;
+        if landing.state.live() && landing.offer.target != self.target {
+            landing.offer.target = self.target;
+            landing.updated = work.now.wall;
+            let detail = json!({ "landing": landing.id, "target": landing.offer.target });
+            work.record(landing.entity(), "land.queued", detail, vec![Write::Landing(landing.clone())])?;
+        }
+        Ok(landing)
+    }
+}
 
 /// Record the pull request that finished work was pushed to.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

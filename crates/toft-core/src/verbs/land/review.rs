@@ -60,7 +60,8 @@ impl Verb for Review {
             state,
             wanted: wanted.to_owned(),
         };
-        if landing.author == work.actor && work.role()? != crate::agent::Role::Human {
+        let authors = reviewer::authors(work, &landing)?;
+        if authors.iter().any(|author| author == work.actor) && work.role()? != crate::agent::Role::Human {
             return Err(wrong("your own work".into(), "another has to review it").into());
         }
         if landing.state != LandingState::Queued {
@@ -90,7 +91,7 @@ impl Verb for Review {
                 files: self.files,
                 against: Vec::new(),
             };
-            return send_back(work, landing, bounce);
+            return send_back(work, landing, bounce, false);
         }
         let approval = WorkApproval { by: work.actor.to_owned(), tip: landing.offer.tip.clone(), at: work.now.wall };
         landing.approval = Some(approval);

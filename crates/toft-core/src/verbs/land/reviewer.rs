@@ -1,8 +1,8 @@
 //! The task of an agent that reviews finished work: its own, with its own lease.
 
-use super::super::{Verb as _, VerbContext, finish, flow};
+use super::super::{VerbContext, find, finish, flow};
 use crate::{
-    flow::{Evidence, PlanTask, ReviewedWork, Source, WorkflowPlan},
+    flow::{Evidence, PlanTask, ReviewedWork, Source, TaskStatus, WorkflowPlan, WorkflowStatus},
     landing::{Landing, Reviewer},
     lease::Lease,
     refusal::VerbResult,
@@ -30,19 +30,36 @@ pub(super) fn ask(work: &mut VerbContext<'_>, landing: &mut Landing) -> VerbResu
         tasks: vec![PlanTask { name, labels: vec![LABEL.into()], requires: vec![capability], ..PlanTask::default() }],
         ..WorkflowPlan::default()
     };
-    let reviewed =
-        ReviewedWork { landing: landing.id.clone(), tip: landing.offer.tip.clone(), author: landing.author.clone() };
+    let (id, tip, authors) = (landing.id.clone(), landing.offer.tip.clone(), authors(work, landing)?);
+    let reviewed = ReviewedWork { landing: id, tip, authors };
     let source = Source::External { reference: landing.id.to_string() };
     let made = flow::build(work, &plan, source, None, false)?.reviewing(&reviewed).make(work)?;
     landing.review_task = made.tasks.first().map(|task| task.id.clone());
     Ok(())
 }
 
+/// The agents that worked on a landing.
+pub(super) fn authors(work: &mut VerbContext<'_>, landing: &Landing) -> VerbResult<Vec<String>> {
+    let mut authors = vec![landing.author.clone()];
+    if let Some(task) = &landing.task {
+        for attempt in work.tx.attempts(task)? {
+            authors.push(work.agent_name(&attempt.agent)?);
+        }
+    }
+    authors.sort();
+    authors.dedup();
+    Ok(authors)
+}
+
 /// Ends the review of an agent that has nothing to decide any more.
 pub(super) fn dismiss(work: &mut VerbContext<'_>, landing: &mut Landing) -> VerbResult<()> {
     let Some(task) = landing.review_task.take() else { return Ok(()) };
-    let Some(task) = work.tx.task(&task)?.filter(|task| task.state.status.open()) else { return Ok(()) };
-    let id = task.workflow.to_string();
+    let Some(task) = work.tx.task(&task)?.filter(|task| task.state.status != TaskStatus::Done) else { return Ok(()) };
+    let workflow = work.require_workflow(&task.workflow)?;
+    if !workflow.status.may_become(WorkflowStatus::Abandoned) {
+        return Ok(());
+    }
+    let id = workflow.id.to_string();
     let reason = Some("nothing is left to review".to_owned());
     flow::Move { id, to: flow::Step::Abandon, reason }.apply(work).map(drop)
 }
@@ -64,5 +81,6 @@ pub(super) fn finish(work: &mut VerbContext<'_>, lease: &Lease, verdict: &str, m
         message: message.to_owned(),
         ..finish::Request::default()
     };
-    request.run(work).map(drop)
+    let task = find::task(work, lease.task.as_str())?;
+    request.end(work, task).map(drop)
 }

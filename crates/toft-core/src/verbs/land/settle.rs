@@ -76,6 +76,10 @@ impl Verb for RecordLandings {
             if waited && landing.offer.closes {
                 no_longer_awaited(work, &landing)?;
             }
+            if let Some(reverted) = landing.reverts.as_ref().map(|id| work.tx.landing(id)).transpose()?.flatten() {
+                let reverted = Landing { reverted_by: Some(landing.id.clone()), ..reverted };
+                work.tx.write_derived(&[Write::Landing(reverted)])?;
+            }
             recorded.push(landing);
         }
         Ok(recorded)
@@ -110,6 +114,9 @@ pub struct BounceLanding {
     /// Landings that changed these files in the target.
     #[serde(default)]
     pub against: Vec<LandingId>,
+    /// A person decides before it is mended.
+    #[serde(default)]
+    pub asks: bool,
 }
 
 impl Verb for BounceLanding {
@@ -120,19 +127,25 @@ impl Verb for BounceLanding {
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
         rights::require(work, Action::Land)?;
-        let Self { landing, tip, target, reason, message, files, against } = self;
+        let Self { landing, tip, target, reason, message, files, against, asks } = self;
         let landing = find_landing(work, landing.as_str())?;
         if landing.state != LandingState::Queued || landing.offer.tip != tip {
             return Ok(landing);
         }
         let bounce = Bounce { reason, at: work.now.wall, tip, target, message, files, against };
-        send_back(work, landing, bounce)
+        send_back(work, landing, bounce, asks)
     }
 }
 
 /// Opens the task of a landing again. Two bounces for the same reason ask a person first.
-pub(super) fn send_back(work: &mut VerbContext<'_>, mut landing: Landing, bounce: Bounce) -> VerbResult<Landing> {
-    let asks = landing.asks_after(bounce.reason);
+pub(super) fn send_back(
+    work: &mut VerbContext<'_>,
+    mut landing: Landing,
+    bounce: Bounce,
+    asks: bool,
+) -> VerbResult<Landing> {
+    let twice = landing.asks_after(bounce.reason, &bounce.message);
+    let asks = asks || twice;
     let detail = json!({ "landing": landing.id, "reason": bounce.reason, "message": bounce.message, "asks": asks });
     let message = bounce.message.clone();
     landing.bounces.push(bounce);
@@ -160,7 +173,9 @@ pub(super) fn send_back(work: &mut VerbContext<'_>, mut landing: Landing, bounce
     task.state.updated = work.now.wall;
     let mut writes = vec![Write::TaskState(task.id.clone(), task.state.clone())];
     if asks {
-        let question = format!("It was sent back twice for the same reason. {message}");
+        let why = if twice { "It was sent back twice for the same reason. " } else { "" };
+        let next = "Answer with what the next attempt has to do, or give it up: toft land withdraw";
+        let question = format!("{why}{}\n{next} {}", message.trim_end(), landing.entity());
         writes.push(Write::Gate(Gate {
             id: GateId::generate(work.ids),
             task: task.id.clone(),

@@ -15,6 +15,7 @@ use crate::{
     change::Write,
     flow::Evidence,
     id::{TaskId, WorkspaceId},
+    landing::Landing,
     lease::{Fence, LeaseStatus},
     refusal::{Refusal, VerbResult},
     store::{Access, TaskQuery, WorkspaceQuery},
@@ -117,8 +118,12 @@ impl Verb for Name {
         let workflow = work.require_workflow(&task.workflow)?;
         let issue = workflow.issue().map(str::to_owned);
         let reviewed = task.spec.reviews.as_ref().map(|work| work.tip.clone());
-        let saved = work.tx.checkpoints(&task.id, 1)?.pop().and_then(|checkpoint| checkpoint.commit);
-        let commit = reviewed.or(saved);
+        let saved = work.tx.checkpoints(&task.id, 1)?.pop();
+        let sent_back = work.tx.landing(&Landing::id_of(&task.id))?.filter(|landing| landing.bounce().is_some());
+        // Work that was sent back begins with its commits, unless something was saved since.
+        let since = |at| saved.as_ref().is_some_and(|saved| saved.created > at);
+        let offered = sent_back.filter(|landing| !since(landing.updated)).map(|landing| landing.offer.tip);
+        let commit = reviewed.or(offered).or(saved.and_then(|saved| saved.commit));
         let mut needs = Vec::new();
         for (dependency, _) in work.tx.dependencies(&task.id)? {
             let outcome = work.tx.task(&dependency.on)?.and_then(|on| on.state.outcome);
