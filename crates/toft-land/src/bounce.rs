@@ -10,7 +10,7 @@ use toft_session::error::Error;
 use crate::{Journal, LandEvent, Lander};
 
 /// Why work goes back.
-pub(crate) struct Sent {
+pub(crate) struct WhyBounced {
     pub(crate) reason: BounceReason,
     pub(crate) message: String,
     pub(crate) files: Vec<String>,
@@ -28,14 +28,14 @@ impl Lander<'_> {
         files: Vec<String>,
         journal: &mut Journal<'_>,
     ) -> Result<(), Error> {
-        self.send_back(landing, target, Sent { reason, message, files, asks: false }, journal)
+        self.send_back(landing, target, WhyBounced { reason, message, files, asks: false }, journal)
     }
 
     pub(crate) fn send_back(
         &self,
         landing: &Landing,
         target: &str,
-        Sent { reason, message, files, asks }: Sent,
+        WhyBounced { reason, message, files, asks }: WhyBounced,
         journal: &mut Journal<'_>,
     ) -> Result<(), Error> {
         let against = match reason {

@@ -15,7 +15,7 @@ use toft_vcs::{
 
 use crate::{
     Journal, LandEvent, LandRound, Lander,
-    bounce::Sent,
+    bounce::WhyBounced,
     check::ToCheck,
     forge::{Forge, NewPullRequest},
     no_target,
@@ -25,7 +25,7 @@ use crate::{
 const LONGEST_BODY: usize = 20_000;
 
 /// Whether finished work may become a pull request.
-enum Proposal {
+enum Proposable {
     Fits,
     /// It was sent back.
     Bounced,
@@ -75,12 +75,12 @@ impl Lander<'_> {
         let private = self.work.private_issues()?;
         for ListedLanding { landing, .. } in &entries {
             match self.may_be_proposed(landing, &newest, journal)? {
-                Proposal::Fits => {
+                Proposable::Fits => {
                     let proposed = self.propose(&forge, &base, landing, &private, journal);
                     told_of(landing, proposed, journal)?;
                 }
-                Proposal::Bounced => {}
-                Proposal::RedTarget => break,
+                Proposable::Bounced => {}
+                Proposable::RedTarget => break,
             }
         }
         Ok(LandRound::Over)
@@ -103,7 +103,7 @@ impl Lander<'_> {
                 self.record(vec![landed], "", false, journal)
             }
             PullRequestVerdict::Bounced { reason, message, files, asks } => {
-                self.send_back(landing, newest, Sent { reason, message, files, asks }, journal)
+                self.send_back(landing, newest, WhyBounced { reason, message, files, asks }, journal)
             }
             PullRequestVerdict::Outdated | PullRequestVerdict::Waits => {
                 // The target may have moved on since.
@@ -117,38 +117,38 @@ impl Lander<'_> {
     }
 
     /// Whether finished work may become a pull request: it merges, passes the check, and contains nothing private.
-    fn may_be_proposed(&self, landing: &Landing, newest: &str, journal: &mut Journal<'_>) -> Result<Proposal, Error> {
+    fn may_be_proposed(&self, landing: &Landing, newest: &str, journal: &mut Journal<'_>) -> Result<Proposable, Error> {
         let tip = &landing.offer.tip;
         let changes = self.repository.changes(newest, std::slice::from_ref(tip))?.remove(0);
         if let Some(why) = self.must_not_land(landing, &changes, newest)? {
             self.bounce(landing, newest, BounceReason::Policy, why, Vec::new(), journal)?;
-            return Ok(Proposal::Bounced);
+            return Ok(Proposable::Bounced);
         }
         let candidate = match self.repository.candidate(newest, tip, MergeWay::Merge, &changes.subject, &[])? {
             Merged::Clean(candidate) => candidate,
-            Merged::Nothing => return Ok(Proposal::Fits),
+            Merged::Nothing => return Ok(Proposable::Fits),
             Merged::Conflict(files) => {
                 self.bounce_conflict(landing, newest, files, journal)?;
-                return Ok(Proposal::Bounced);
+                return Ok(Proposable::Bounced);
             }
         };
         if self.rules.check.commands.is_empty() {
-            return Ok(Proposal::Fits);
+            return Ok(Proposable::Fits);
         }
         let check = ToCheck { candidate: &candidate, landings: vec![landing.id.to_string()] };
         let (passed, why) = self.passes(&check, true, journal)?;
         if passed {
-            return Ok(Proposal::Fits);
+            return Ok(Proposable::Fits);
         }
         // Nobody is blamed for a target that fails without them.
         let before = CandidateCommit { commit: newest.to_owned(), tree: self.repository.tree(newest)? };
         let (green, red) = self.passes(&ToCheck { candidate: &before, landings: Vec::new() }, true, journal)?;
         if !green {
             journal.summary.red = Some(red);
-            return Ok(Proposal::RedTarget);
+            return Ok(Proposable::RedTarget);
         }
         self.bounce(landing, newest, BounceReason::Check, why, Vec::new(), journal)?;
-        Ok(Proposal::Bounced)
+        Ok(Proposable::Bounced)
     }
 
     /// Pushes the branch, and opens its pull request if none is open.

@@ -1,5 +1,7 @@
 //! Configuration: built-in defaults, then the user's file, the repository's, this clone's, then the caller's values.
 
+mod land;
+
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -19,7 +21,7 @@ use toft_core::{
 use crate::{
     config_file::{ConfigFile, ContainerSection, LandSection, RunAgent},
     error::Error,
-    land::{CloseRule, ConfiguredCommands, LandHow, LandRules, review_rules},
+    land::{CloseRule, ConfiguredCommands, LandRules},
     recipe::{Recipe, UsageLimit, recipes},
     setup::{Setup, inside},
 };
@@ -254,8 +256,6 @@ pub(crate) struct Settings {
     pub(crate) sync: SyncRules,
     pub(crate) verify: ConfiguredCommands,
     pub(crate) land: LandRules,
-    /// What the user's own file says of it.
-    user_land: LandSection,
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -273,19 +273,21 @@ impl Settings {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Error> {
         let mut settings = Self::default();
-        settings.read(&user.join("config.toml"), From::User)?;
+        let none = LandSection::default();
+        let decided = settings.read(&user.join("config.toml"), From::User, &none)?;
         if let Some(tree) = tree {
-            settings.read(&tree.join(".toft").join("config.toml"), From::Tree)?;
+            settings.read(&tree.join(".toft").join("config.toml"), From::Tree, &decided)?;
         }
         if let Some(state) = state {
-            settings.read(&state.join("config.toml"), From::Clone)?;
+            settings.read(&state.join("config.toml"), From::Clone, &none)?;
         }
         settings.read_environment(variable)?;
         Ok(settings)
     }
 
-    /// Reads a file. A file in a repository's tree may configure how work is done, but not where or under which name.
-    fn read(&mut self, path: &Path, from: From) -> Result<(), Error> {
+    /// Reads a file, and returns what it says of landing. A file in a repository's tree may configure how work is done, but
+    /// not where or under which name, and not what the user `decided` of landing.
+    fn read(&mut self, path: &Path, from: From, decided: &LandSection) -> Result<LandSection, Error> {
         let (own, trusted) = (from == From::User, from != From::Tree);
         let read = match from {
             From::Tree => read_in_tree(path),
@@ -293,7 +295,7 @@ impl Settings {
         };
         let text = match read {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(LandSection::default()),
             Err(cause) => return Err(Error::Io { doing: "read", path: path.to_owned(), cause }),
         };
         let wrong = |problem: String| Error::Config { path: path.display().to_string(), problem };
@@ -334,7 +336,7 @@ impl Settings {
                     .into(),
             ));
         }
-        self.read_land(&file, from).map_err(wrong)?;
+        self.read_land(&file, from, decided).map_err(wrong)?;
         let retention = (&file.retention, &mut self.retention);
         for (key, text, into) in [
             ("lease.ttl", &file.lease.ttl, &mut self.policy.ttl),
@@ -418,68 +420,7 @@ impl Settings {
         }
         self.policy.max_attempts = file.retry.max_attempts.unwrap_or(self.policy.max_attempts).max(1);
         self.files.push(path.to_owned());
-        Ok(())
-    }
-
-    /// Reads how work is verified and landed.
-    fn read_land(&mut self, file: &ConfigFile, from: From) -> Result<(), String> {
-        let own = from == From::User;
-        // An empty list in a repository does not switch off what the user wrote.
-        let counts = |commands: &&Vec<String>| own || !commands.is_empty();
-        if let Some(commands) = file.verify.commands.as_ref().filter(counts) {
-            self.verify = ConfiguredCommands { commands: commands.clone(), own };
-        }
-        let mut section = file.land.clone();
-        match from {
-            From::User => self.user_land = file.land.clone(),
-            // What the user decided, a file that came with the repository does not weaken.
-            From::Tree => {
-                let said = &self.user_land;
-                section.into = section.into.filter(|_| said.into.is_none());
-                section.how = section.how.filter(|_| said.how.is_none());
-                section.review = section.review.filter(|_| said.review.is_none());
-                section.close = section.close.filter(|_| said.close.is_none());
-            }
-            From::Clone => {}
-        }
-        let rules = &mut self.land;
-        if let Some(commands) = section.check.as_ref().filter(counts) {
-            rules.check = ConfiguredCommands { commands: commands.clone(), own };
-        }
-        if let Some(into) = &section.into {
-            rules.into = Some(branch_name(into).map_err(|problem| format!("land.into: {problem}"))?);
-            rules.own_target = from != From::Tree;
-        }
-        if let Some(review) = &section.review {
-            rules.review = review_rules(review).map_err(|problem| format!("land.review: {problem}"))?;
-        }
-        if let Some(text) = &section.timeout {
-            rules.timeout = parse_duration(text).map_err(|problem| format!("land.timeout: {problem}"))?;
-        }
-        if from == From::Tree && section.update.is_some() {
-            return Err("a configuration file inside the tree may not say which checkouts are updated".into());
-        }
-        let publishes = section.how == Some(LandHow::Pr) || section.fork.is_some() || section.forge.is_some();
-        if from == From::Tree && publishes {
-            return Err("a configuration file inside the tree may not say that work is published".into());
-        }
-        if let Some(fork) = &section.fork {
-            rules.fork = Some(branch_name(fork).map_err(|problem| format!("land.fork: {problem}"))?);
-        }
-        rules.forge = section.forge.or(rules.forge);
-        if from == From::Tree && section.sandbox.is_some() {
-            return Err("a configuration file inside the tree may not say what a check may do".into());
-        }
-        rules.sandbox = section.sandbox.unwrap_or(rules.sandbox);
-        rules.how = section.how.unwrap_or(rules.how);
-        rules.batch = section.batch.unwrap_or(rules.batch).max(1);
-        rules.slots = section.slots.unwrap_or(rules.slots).max(1);
-        rules.update = section.update.unwrap_or(rules.update);
-        rules.close = section.close.unwrap_or(rules.close);
-        if let Some(union) = &section.union {
-            rules.union.clone_from(union);
-        }
-        Ok(())
+        Ok(file.land)
     }
 
     fn read_environment(&mut self, variable: impl Fn(&str) -> Option<String>) -> Result<(), Error> {

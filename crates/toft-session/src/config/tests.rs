@@ -14,7 +14,7 @@ fn with(name: &str, value: &str, from: From) -> Result<Settings, Error> {
     };
     fs::write(&path, format!("{extra}{} = {value}", name.replace("NAME", "x"))).unwrap();
     let mut settings = Settings::default();
-    settings.read(&path, from)?;
+    settings.read(&path, from, &LandSection::default())?;
     settings.files.clear();
     Ok(settings)
 }
