@@ -32,7 +32,10 @@ fn the_reference_tells_the_defaults_and_where_a_key_may_be() {
             "`true` or `false`" => "true",
             _ => "'x'",
         };
-        let value = key.default.as_deref().unwrap_or(sample);
+        // Of several words, the first.
+        let word = key.kind.split('`').nth(1).map(|word| format!("'{}'", word.trim_matches('"')));
+        let sample = if sample == "'x'" { word.unwrap_or(sample.to_owned()) } else { sample.to_owned() };
+        let value = key.default.as_deref().unwrap_or(&sample);
         let settings = with(&key.name, value, From::User).unwrap_or_else(|error| panic!("{}: {error}", key.name));
         if key.default.is_some() && key.name != "store" {
             assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()), "{}", key.name);
