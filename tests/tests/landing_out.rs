@@ -67,6 +67,21 @@ fn work_is_pushed_to_a_remote_and_a_push_by_another_costs_a_rebuild() {
 }
 
 #[test]
+fn a_user_who_force_pushes_the_target_meanwhile_has_the_last_word() {
+    // While the check runs for the first time, the user replaces the last commit of the remote.
+    let check = "test -e $HOME/forced || { touch $HOME/forced; git clone -q $HOME/../bare.git $HOME/user && cd $HOME/user && \
+                 git commit -q --amend -m amended && git push -q --force origin main; }";
+    let (yard, bare) = with_remote(&format!("[land]\ninto = \"origin/main\"\ncheck = ['{check}']\n"));
+    let id = yard.issue("one", "echo one > one.txt", "false");
+    yard.run(&[]);
+    yard.land();
+    assert_eq!(yard.status(&id), "closed");
+    let log = in_bare(&yard, &bare, &["log", "--first-parent", "--format=%s", "main"]);
+    let subjects: Vec<&str> = log.lines().collect();
+    assert_eq!(subjects[..2], ["Merge: do one", "amended"], "{log}");
+}
+
+#[test]
 fn what_a_remote_refuses_is_told_and_lands_later() {
     let (yard, bare) = with_remote("[land]\ninto = \"origin/main\"\n");
     let id = yard.issue("one", "echo one > one.txt", "false");
@@ -96,7 +111,7 @@ fn nothing_is_pushed_because_a_repository_says_so() {
     yard.issue("one", "echo one > one.txt", "false");
     yard.run(&[]);
     let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
-    assert!(said.contains("a file in the tree may not say that work is pushed"), "{said}");
+    assert!(said.contains("only `into` in your own configuration"), "{said}");
     assert_eq!(in_bare(&yard, &bare, &["rev-parse", "main"]), before);
     fs::write(yard.repo.join(".toft/config.toml"), "[land]\nhow = \"pr\"\n").unwrap();
     let said = yard.home.toft(&yard.repo, &["land"]).fails(2);
@@ -134,6 +149,21 @@ fn what_the_user_has_not_pushed_is_not_pushed_with_an_agents_work() {
     assert_eq!(yard.status(&id), "closed");
     let files = in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]);
     assert!(files.contains("one.txt") && !files.contains("wip.txt"), "{files}");
+    // Work that was begun on top of it before it was to be pushed waits until the user has pushed.
+    yard.configure("");
+    yard.issue("two", "echo two > two.txt", "false");
+    yard.run(&[]);
+    for config in ["[land]\ninto = \"origin/main\"\n", "[land]\ninto = \"origin/main\"\nhow = \"pr\"\n"] {
+        yard.configure(config);
+        let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
+        assert!(said.contains("begun on top of a commit that origin/main does not have"), "{said}");
+    }
+    let refs = in_bare(&yard, &bare, &["for-each-ref"]);
+    assert_eq!(refs.lines().count(), 1, "{refs}");
+    yard.configure("[land]\ninto = \"origin/main\"\n");
+    yard.git(&["rebase", "-q", "origin/main"]);
+    yard.git(&["push", "-q", "origin", "feature:main"]);
+    yard.home.toft(&yard.repo, &["land", "-n"]).ok();
 }
 
 #[test]
@@ -312,6 +342,18 @@ fn one_pull_request_keeps_nobody_from_theirs_and_strangers_send_nothing_back() {
 }
 
 #[test]
+fn what_is_withdrawn_while_the_check_runs_is_not_published() {
+    let (yard, bare, forge) = with_forge();
+    let id = yard.issue("work", "echo one > one.txt", "false");
+    yard.run(&[]);
+    let check = format!("cd {} && env -u TOFT_ATTEMPT toft land withdraw {id}", yard.repo.display());
+    yard.configure(&format!("[land]\ninto = \"origin/main\"\nhow = \"pr\"\ncheck = ['{check}']\n"));
+    yard.land();
+    assert_eq!(forge.state.lock().unwrap().pulls.len(), 0);
+    assert_eq!(in_bare(&yard, &bare, &["for-each-ref"]).lines().count(), 1);
+}
+
+#[test]
 fn a_pull_request_that_conflicts_or_was_closed_goes_back() {
     let (yard, bare, forge) = with_forge();
     let id = yard.issue("work", "echo a > same.txt", "git merge -q $newest; echo both > same.txt");
@@ -387,15 +429,17 @@ fn glab_and_tea_open_and_follow_pull_requests_too() {
 
     // The same work goes on with tea.
     yard.configure("[land]\ninto = \"origin/main\"\nhow = \"pr\"\nforge = \"tea\"\n");
-    let pull = |state: &str, merged: bool| {
-        json!({ "state": state, "merged": merged, "merge_commit_sha": "", "head": { "sha": sha } }).to_string()
+    let pull = |state: &str, merged: bool, head: &str| {
+        json!({ "state": state, "merged": merged, "merge_commit_sha": "", "head": { "sha": head } }).to_string()
     };
     let status = format!("repos/acme/shop/commits/{sha}/status");
     let (reviews, at) = ("repos/acme/shop/pulls/4/reviews", "repos/acme/shop/pulls/4");
-    script(&yard, "tea", &[(at, pull("open", false)), (reviews, "[]".into()), (&status, "{}".into())]);
+    script(&yard, "tea", &[(at, pull("open", false, &sha)), (reviews, "[]".into()), (&status, "{}".into())]);
     yard.land();
     assert_eq!(yard.status(&id), "in_progress");
-    script(&yard, "tea", &[(at, pull("closed", true))]);
+    let branches = in_bare(&yard, &bare, &["for-each-ref", "--format=%(refname:short) %(objectname)"]);
+    let mended = branches.lines().find(|line| !line.starts_with("main ")).unwrap().split(' ').nth(1).unwrap();
+    script(&yard, "tea", &[(at, pull("closed", true, mended))]);
     yard.land();
     assert_eq!(yard.status(&id), "closed");
     let calls = fs::read_to_string(yard.home.path().join("home/forge/calls")).unwrap();

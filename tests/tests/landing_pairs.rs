@@ -240,6 +240,21 @@ fn a_confined_agent_lands_nothing_by_moving_refs() {
     home.toft(&repo, &["land"]).ok();
     assert_eq!(status(&home, &repo, &fine), "closed");
     assert!(repo.join("fine.txt").exists() && !repo.join("evil.txt").exists());
+    // Nor is a result lost that waits for the user's checkout.
+    add(&home, &repo, &["waits"]);
+    let work = "echo waits > waits.txt; git add -A; git commit -q -m waits";
+    home.toft(&repo, &["run", "--until-idle", "--land", "--", "sh", "-c", work]).ok();
+    assert!(!repo.join("waits.txt").exists());
+    for forged in
+        ["git update-ref refs/toft/landed/main HEAD", "rm $(git rev-parse --git-common-dir)/refs/toft/landed/main"]
+    {
+        add(&home, &repo, &["another", "-l", "risky"]);
+        let evil = format!("echo evil > evil.txt; git add -A; git commit -q -m evil; {forged}");
+        home.toft(&repo, &["run", "--until-idle", "--sandbox", "--", "sh", "-c", &evil]).ok();
+        assert!(home.toft(&repo, &["status"]).ok().contains("What landed in main waits: run toft land"));
+    }
+    home.toft(&repo, &["land"]).ok();
+    assert!(repo.join("waits.txt").exists() && !repo.join("evil.txt").exists());
 }
 
 #[test]
@@ -265,6 +280,6 @@ fn the_commit_is_verified_and_not_other_files_beside_it() {
     let script = "echo bad > word.txt; git add -A; git commit -q -m word; toft finish --evidence HEAD -m done; echo good > word.txt; exit 0";
     let id = add(&yard.home, &yard.repo, &["work"]);
     let said = yard.home.toft(&yard.repo, &["run", "--once", "--", "sh", "-c", script]).ok();
-    assert!(said.contains("not committed"), "{said}");
+    assert!(said.contains("changed and not committed: word.txt"), "{said}");
     assert_eq!(yard.status(&id), "open");
 }

@@ -1,7 +1,7 @@
 //! One round of a queue: a stack of candidates is checked in batches; what passes lands, the culprit is sent back.
 
 use toft_core::{
-    landing::{BounceReason, CulpritSearch, CulpritStep, LandingState},
+    landing::{BounceReason, CulpritSearch, CulpritStep, LandingState, LandingWait},
     verbs::land::ListedLanding,
 };
 use toft_session::{error::Error, land::LandHow};
@@ -27,7 +27,8 @@ impl Lander<'_> {
         if self.record_found(&base, &entries, journal)? {
             return Ok(LandRound::Again);
         }
-        entries.retain(|entry| entry.waits.is_none());
+        // Without pull requests, one that is open is not waited for.
+        entries.retain(|entry| matches!(entry.waits, None | Some(LandingWait::PullRequest { .. })));
         if let Some(waiting) = self.repository.diverged(target)? {
             return self.reunite(target, &own, &waiting, journal);
         }
@@ -54,7 +55,7 @@ impl Lander<'_> {
         for ListedLanding { landing, .. } in entries {
             let found = found.get(&(landing.id.to_string(), landing.offer.tip.clone()));
             if let Some(commit) = found
-                && self.has_change(base, &landing.offer.tip)?
+                && self.has_change(base, commit, &landing.offer.tip)?
             {
                 let candidate = CandidateCommit { commit: commit.clone(), tree: self.repository.tree(commit)? };
                 let known = self.verdicts(vec![candidate.tree.clone()])?;
@@ -66,14 +67,14 @@ impl Lander<'_> {
         Ok(any)
     }
 
-    /// Whether a target has the change of a commit. Anybody can write a trailer; what was merged is in the history, and what was
-    /// squashed or rebased changes nothing any more.
-    fn has_change(&self, base: &str, tip: &str) -> Result<bool, Error> {
+    /// Whether a target has the change of a tip, whose trailer is on `commit`. Anybody can write a trailer; what was merged is in
+    /// the history, and what was squashed or rebased changes nothing on top of that commit.
+    fn has_change(&self, base: &str, commit: &str, tip: &str) -> Result<bool, Error> {
         if self.rules.how == LandHow::Merge || self.repository.contains(tip, base)? {
             return Ok(self.repository.contains(tip, base)?);
         }
-        let merged = self.repository.candidate(base, tip, MergeWay::Squash, "Merge", &[])?;
-        Ok(matches!(merged, Merged::Clean(merged) if merged.tree == self.repository.tree(base)?))
+        let merged = self.repository.candidate(commit, tip, MergeWay::Squash, "Merge", &[])?;
+        Ok(matches!(merged, Merged::Clean(merged) if merged.tree == self.repository.tree(commit)?))
     }
 
     /// Checks the ends of all batches side by side, then lands them in order up to the first that fails; there the culprit
@@ -141,6 +142,11 @@ impl Lander<'_> {
         };
         if culprit > 0 {
             self.land_all(target, base, own, &batch[..culprit], true, journal)?;
+            let now = self.repository.newest(target)?.ok_or_else(|| no_target(target))?.0;
+            if now != batch[culprit - 1].candidate.commit {
+                // It was checked on top of what did not land after all.
+                return Ok(LandRound::Again);
+            }
         } else {
             let before = CandidateCommit { commit: base.to_owned(), tree: self.repository.tree(base)? };
             let alone = ToCheck { candidate: &before, landings: Vec::new() };

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use toft_core::landing::{Landing, WorkChanges};
+use toft_core::landing::{Landing, LandingState, WorkChanges};
 use toft_session::error::Error;
 
 use crate::Lander;
+
+/// How many past landings are looked at.
+const PAST: usize = 500;
 
 impl Lander<'_> {
     /// Why a piece of work must not land, if so.
@@ -24,6 +27,28 @@ impl Lander<'_> {
             Some(branch) => self.work.must_not_be_published(&branch.remote, &landing.offer.tip, base),
             None => Ok(None),
         }
+    }
+
+    /// Why a piece of work may not be pushed as it is, if so: it brings commits that are older than itself, and that neither
+    /// the remote nor other landed work has. They are the user's, who has not pushed them.
+    pub(crate) fn brings_older_commits(&self, landing: &Landing, base: &str) -> Result<Option<String>, Error> {
+        let (Some(branch), Some(task)) = (self.repository.remote_branch(&landing.offer.target), &landing.task) else {
+            return Ok(None);
+        };
+        let Some(begun) = self.work.begun(task)? else { return Ok(None) };
+        let past = self.work.landings(&[], PAST)?;
+        let landed = past.into_iter().filter(|entry| entry.landing.state == LandingState::Landed);
+        let landed: Vec<String> = landed.map(|entry| entry.landing.offer.tip).collect();
+        let older = self.repository.older_commits(base, &landing.offer.tip, &landed, begun.0.div_euclid(1_000))?;
+        let Some(first) = older.first() else { return Ok(None) };
+        let name = landing.issue.as_deref().unwrap_or(landing.id.as_str());
+        Ok(Some(format!(
+            "{name} does not land now: it was begun on top of {} that {}/{} does not have ({first}). Push {} yourself first",
+            if older.len() == 1 { "a commit".to_owned() } else { format!("{} commits", older.len()) },
+            branch.remote,
+            branch.branch,
+            if older.len() == 1 { "it" } else { "them" },
+        )))
     }
 
     /// A submodule whose commit no checkout of it on this machine has.

@@ -81,6 +81,9 @@ pub struct LandSummary {
     /// The target does not pass the check without any of this work: nothing lands before it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub red: Option<String>,
+    /// What was named, if nothing of it can land.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<ListedLanding>,
     /// Why nothing lands in a target now: it is not there, or its remote does not answer or refuses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<String>,
@@ -342,11 +345,6 @@ impl<'w> Lander<'w> {
         })
     }
 
-    /// Work by id, task or issue.
-    pub fn named(&self, ids: &[String]) -> Result<Vec<ListedLanding>, Error> {
-        self.work.landings(ids, 0)
-    }
-
     /// How much finished work has not landed.
     pub fn unlanded(&self) -> Result<Unlanded, Error> {
         let (mut unlanded, mut queued) = (Unlanded::default(), BTreeSet::new());
@@ -411,8 +409,8 @@ impl<'w> Lander<'w> {
                 let published = self.rules.pushed().is_none() && self.repository.names_remote(&target)?;
                 journal.block(match published {
                     true => format!(
-                        "{target} is a branch of a remote, and a file in the tree may not say that work is pushed: \
-                         write `into` into .git/toft/config.toml"
+                        "{target} is a branch of a remote: only `into` in your own configuration or in \
+                         .git/toft/config.toml lets work be pushed there"
                     ),
                     false => format!("there is no branch {target} here; `into` in [land] names the one to land in"),
                 });
@@ -443,6 +441,10 @@ impl<'w> Lander<'w> {
             entry.waits = entry.waits.take().or(fix.map(|landing| LandingWait::Fix { landing, issue }));
         }
         journal.summary.waiting = waiting;
+        let LandSummary { landed, bounced, waiting, .. } = &journal.summary;
+        if !ids.is_empty() && landed.is_empty() && bounced.is_empty() && waiting.is_empty() {
+            journal.summary.named = self.work.landings(ids, 0)?;
+        }
         Ok(journal.summary)
     }
 
@@ -470,6 +472,8 @@ impl<'w> Lander<'w> {
         let Some(into) = &self.rules.into else { return Ok(()) };
         for ListedLanding { landing, waits, .. } in self.work.landings(ids, 0)? {
             let here = !matches!(waits, Some(LandingWait::Elsewhere { .. }));
+            // A revert belongs to the target that has what it takes back.
+            let here = here && landing.reverts.is_none();
             if here && landing.state == LandingState::Queued && landing.offer.target != *into {
                 let request = Retarget { landing: landing.id, target: into.clone() };
                 self.work.act(self.actor(), None, request)?;

@@ -74,7 +74,13 @@ impl Lander<'_> {
         entries.retain(|entry| entry.waits.is_none());
         let private = self.work.private_issues()?;
         for ListedLanding { landing, .. } in &entries {
+            if let Some(why) = self.brings_older_commits(landing, &newest)? {
+                journal.block(why);
+                continue;
+            }
             match self.may_be_proposed(landing, &newest, journal)? {
+                // What was returned or withdrawn while the check ran is not published.
+                Proposable::Fits if !self.is_still_queued(landing)? => {}
                 Proposable::Fits => {
                     let proposed = self.propose(&forge, &base, landing, &private, journal);
                     told_of(landing, proposed, journal)?;

@@ -55,6 +55,12 @@ impl Lander<'_> {
                 stack.changed = true;
                 continue;
             }
+            if let Some(why) = self.brings_older_commits(landing, base)? {
+                if !journal.summary.blocked.contains(&why) {
+                    journal.block(why);
+                }
+                continue;
+            }
             let top = stack.stacked.last().map(|top| top.candidate.clone());
             let top = top.unwrap_or_else(|| CandidateCommit { commit: base.to_owned(), tree: base_tree.clone() });
             let bounced = || {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use toft_core::{
     landing::{Landing, LandingState, Verdict},
-    verbs::land::{LandedWork, List, RecordLandings},
+    verbs::land::{LandedWork, List, ListedLanding, RecordLandings},
 };
 use toft_session::{error::Error, land::UpdateRule};
 use toft_vcs::landing::{CandidateCommit, MergeWay, Merged, TargetCheckout, landed_ref};
@@ -28,15 +28,7 @@ impl Lander<'_> {
         let Some(end) = stacked.last() else { return Ok(LandRound::Over) };
         // What was returned or withdrawn while the check ran does not land.
         let queue = self.work.landings(&[], 0)?;
-        let still = |stacked: &Stacked| {
-            let now = queue.iter().find(|entry| entry.landing.id == stacked.landing.id);
-            let same = |now: &Landing| {
-                let queued = now.state == LandingState::Queued && now.offer == stacked.landing.offer;
-                queued && !now.needs_review()
-            };
-            now.is_some_and(|entry| same(&entry.landing))
-        };
-        if !stacked.iter().all(still) {
+        if !stacked.iter().all(|stacked| is_among(&queue, &stacked.landing)) {
             return Ok(LandRound::Again);
         }
         if !self.advance(target, base, own, &end.candidate.commit, journal)? {
@@ -51,6 +43,11 @@ impl Lander<'_> {
         // The tree that was checked is that of the last.
         self.record(landed.collect(), &end.candidate.tree, checked, journal)?;
         Ok(LandRound::Again)
+    }
+
+    /// Whether a piece of work is queued as it was, and nobody has to approve it.
+    pub(crate) fn is_still_queued(&self, landing: &Landing) -> Result<bool, Error> {
+        Ok(is_among(&self.work.landings(&[], 0)?, landing))
     }
 
     /// Moves the target from `own`, or the result that waits for it from `base`; returns whether it was still there.
@@ -261,4 +258,12 @@ impl Lander<'_> {
         let here = |dir: &Path| dir == self.checkout.root;
         self.rules.update == UpdateRule::Clean || self.asked_here && here(&at.dir)
     }
+}
+
+fn is_among(queue: &[ListedLanding], landing: &Landing) -> bool {
+    let same = |now: &Landing| {
+        let queued = now.state == LandingState::Queued && now.offer == landing.offer;
+        now.id == landing.id && queued && !now.needs_review()
+    };
+    queue.iter().any(|entry| same(&entry.landing))
 }

@@ -215,11 +215,10 @@ impl AttemptRun<'_> {
             return Ok(None);
         }
         let (head, changed) = workspaces.stand(&self.given.workspace)?;
-        Ok(match changed {
+        Ok(match changed.as_slice() {
             _ if head != commit => Some("not verified: the workspace is not at the commit that was finished".into()),
-            0 => None,
-            1 => Some("not verified: 1 file is changed and not committed".into()),
-            count => Some(format!("not verified: {count} files are changed and not committed")),
+            [] => None,
+            files => Some(format!("not verified: changed and not committed: {}", files.join(", "))),
         })
     }
 

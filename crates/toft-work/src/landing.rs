@@ -13,6 +13,7 @@ use toft_core::{
     lease::Processes as _,
     refusal::Refusal,
     store,
+    time::Timestamp,
     verbs::{
         land::{List, ListedLanding},
         workspace::Show,
@@ -159,6 +160,12 @@ impl Work<'_> {
             let found = found.join("; ");
             format!("It would publish something private: {found}. Take it out of the commits of this branch.")
         }))
+    }
+
+    /// When the work on a task was begun for the first time.
+    pub fn begun(&self, task: &TaskId) -> Result<Option<Timestamp>, Error> {
+        let attempts = store::ask(self.store(), |tx| tx.attempts(task))?;
+        Ok(attempts.iter().map(|attempt| attempt.started).min())
     }
 
     /// The title and the text of an issue.

@@ -62,10 +62,6 @@ fn land_now(app: &App<'_>, lander: &Lander<'_>, ids: &[String]) -> Done {
     if let Some(why) = summary.blocked.first().cloned() {
         return app.show_failed(&LandDone(summary), Failure::stopped(why, "run toft land again when that is mended"));
     }
-    let nothing = summary.landed.is_empty() && summary.bounced.is_empty() && summary.waiting.is_empty();
-    if nothing && !ids.is_empty() {
-        return app.show(&LandList(lander.named(ids)?));
-    }
     let Some(why) = summary.red.clone() else { return app.show(&LandDone(summary)) };
     let failure = Failure::stopped(
         format!("nothing lands before the target itself is mended: {why}"),

@@ -266,7 +266,9 @@ impl View for LandDone {
             |entry: &&ListedLanding| bounced.iter().chain(proposed).any(|landing| landing.id == entry.landing.id);
         let left = waiting.iter().filter(|entry| !said(entry));
         left.for_each(|entry| row(page, entry, ""));
-        if landed.is_empty() && bounced.is_empty() && waiting.is_empty() && updated.is_empty() {
+        self.0.named.iter().for_each(|entry| row(page, entry, ""));
+        let nothing = landed.is_empty() && bounced.is_empty() && waiting.is_empty() && updated.is_empty();
+        if nothing && self.0.named.is_empty() {
             page.line("Nothing is finished and not landed.");
         } else if !landed.is_empty() || !bounced.is_empty() || !waiting.is_empty() {
             let checks = match checks {

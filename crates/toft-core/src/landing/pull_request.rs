@@ -90,6 +90,9 @@ impl PullRequestFacts {
         match &self.state {
             // Older commits were merged, or closed: what was finished since is another pull request.
             _ if pushed != tip => PullRequestVerdict::Outdated,
+            PullRequestState::Merged { .. } if !self.head.is_empty() && self.head != tip => {
+                PullRequestVerdict::Outdated
+            }
             PullRequestState::Merged { commit } => PullRequestVerdict::Landed { commit: commit.clone() },
             PullRequestState::Closed => review("The pull request was closed and not merged.", true),
             // Another pushed to the branch: what is said of their commits is for them.
@@ -142,7 +145,8 @@ mod tests {
         let now = PullRequestFacts { head: "new".into(), ..failed.clone() };
         assert!(matches!(now.verdict("new", "new"), PullRequestVerdict::Bounced { reason: BounceReason::Check, .. }));
         let merged = PullRequestFacts { state: PullRequestState::Merged { commit: "m".into() }, ..failed };
-        assert_eq!(merged.verdict("new", "new"), PullRequestVerdict::Landed { commit: "m".into() });
+        assert_eq!(merged.verdict("new", "new"), PullRequestVerdict::Outdated, "the forge merged before the push");
+        assert_eq!(merged.verdict("old", "old"), PullRequestVerdict::Landed { commit: "m".into() });
         assert_eq!(merged.verdict("new", "old"), PullRequestVerdict::Outdated, "what was mended is not in it");
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Verb, VerbContext, assign, find, flow, sweep};
 use crate::{
     agent::{Agent, Presence},
-    flow::{Task, TaskStatus},
+    flow::{Task, TaskStatus, WorkflowStatus},
     gate::GateKind,
     id::TaskId,
     message::{HUMAN, MessageKind},
@@ -272,7 +272,8 @@ impl Request {
         let mut seen = BTreeSet::new();
         for task in work.tx.tasks(&failed)? {
             // Newest first: of several that failed for one issue, only the last counts.
-            if self.taken_up_again(work, &task, &mut seen)? {
+            let abandoned = work.require_workflow(&task.workflow)?.status == WorkflowStatus::Abandoned;
+            if abandoned || self.taken_up_again(work, &task, &mut seen)? {
                 continue;
             }
             let issue = find::issue_of(work.tx, &task)?;

@@ -114,6 +114,26 @@ impl LandingRepository {
         Ok(all)
     }
 
+    /// Commits of a piece of work that the target and landed work do not have, and that were made before `since`, in seconds.
+    pub fn older_commits(
+        &self,
+        target: &str,
+        tip: &str,
+        landed: &[String],
+        since: i64,
+    ) -> Result<Vec<String>, WorkspaceError> {
+        let without =
+            landed.iter().chain([&target.to_owned()]).map(|commit| format!("^{commit}\n")).collect::<String>();
+        let run = self.git.run(["log", "--ignore-missing", "--stdin", "--no-merges", "--format=%ct %h %s"])?;
+        let said = run.ok_fed(|to| to.write_all(format!("{tip}\n{without}").as_bytes()))?;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let older = said.lines().filter_map(|line| line.split_once(' '));
+        Ok(older
+            .filter(|(at, _)| at.parse().is_ok_and(|at: i64| at < since))
+            .map(|(_, what)| what.to_owned())
+            .collect())
+    }
+
     /// What a commit changes since it left `target`, in the format of git.
     pub fn diff(&self, target: &str, tip: &str) -> Result<Vec<u8>, WorkspaceError> {
         let ask = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", &format!("{target}...{tip}")];

@@ -173,7 +173,7 @@ impl LandingRepository {
 
     /// Whether a result waits for a target; read from files.
     pub fn has_waiting(&self, target: &str) -> Result<bool, WorkspaceError> {
-        Ok(has_ref(&self.common, &landed_ref(target))?)
+        Ok(attestation(&self.state, target).is_file() || has_ref(&self.common, &landed_ref(target))?)
     }
 
     /// A result that waits for a target and that the target does not contain, because it moved on meanwhile.
@@ -339,6 +339,10 @@ impl LandingRepository {
             run = run.arg(format!("--merge-base={base}"));
         }
         let ended = run.args([onto, tip]).end()?;
+        if ended.err.contains("unknown option") {
+            let why = "git 2.40 or newer is needed to land by rebase and to take work back".to_owned();
+            return Err(WorkspaceError::Stays { why });
+        }
         if !(0..=1).contains(&ended.code) {
             ended.ok("git merge-tree".into())?;
             return Ok(Err(Vec::new()));
@@ -413,8 +417,15 @@ impl LandingRepository {
 
     /// The result that waits for a target, if toft made it wait.
     pub fn waiting(&self, target: &str) -> Result<Option<String>, WorkspaceError> {
-        let Some(at) = self.commit(&landed_ref(target))? else { return Ok(None) };
-        Ok(is_attested(&self.state, target, &at)?.then_some(at))
+        let there = self.commit(&landed_ref(target))?;
+        if let Some(at) = &there
+            && is_attested(&self.state, target, at)?
+        {
+            return Ok(there);
+        }
+        // An agent moved or deleted the ref; what toft knows is the truth.
+        let known = crate::read(&attestation(&self.state, target))?.unwrap_or_default();
+        known.lines().next().map_or(Ok(None), |commit| self.commit_of(commit))
     }
 
     fn swap(&self, name: &str, to: &str, from: &str) -> Result<bool, WorkspaceError> {
@@ -445,15 +456,19 @@ impl LandingRepository {
     /// Forgets a result that its target has taken up.
     pub fn forget_waiting(&self, target: &str) -> Result<(), WorkspaceError> {
         let name = landed_ref(target);
-        match self.commit(&name)? {
-            Some(at) => Ok(retry(|| self.git.run(["update-ref", "-d", &name, &at])?.ok()).map(drop)?),
-            None => Ok(()),
+        if let Some(at) = self.commit(&name)? {
+            retry(|| self.git.run(["update-ref", "-d", &name, &at])?.ok())?;
+        }
+        let file = attestation(&self.state, target);
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io("remove", &file)(error)),
+            _ => Ok(()),
         }
     }
 
     /// Forgets a result that its target contains.
     pub fn forget_waiting_of(&self, target: &str, own: &str) -> Result<(), WorkspaceError> {
-        match self.commit(&landed_ref(target))? {
+        match self.waiting(target)? {
             Some(waiting) if self.contains(&waiting, own)? => self.forget_waiting(target),
             _ => Ok(()),
         }

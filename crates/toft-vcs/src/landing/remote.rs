@@ -86,7 +86,13 @@ impl LandingRepository {
         let was = match asked.split_whitespace().next() {
             // A push whose answer was lost is not repeated.
             Some(now) if now == to => return Ok(()),
-            Some(_) => was,
+            Some(now) if now == was => was,
+            Some(_) => {
+                let why = format!(
+                    "{remote} has other commits on {branch} than toft pushed there; take them into the work first"
+                );
+                return Err(ExchangeError::Conflict(why));
+            }
             // The forge deleted it.
             None => "",
         };

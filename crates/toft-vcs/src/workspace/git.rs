@@ -60,6 +60,14 @@ pub(super) fn start(backend: &WorkspaceBackend, rev: Option<&str>) -> Result<Sta
     Ok(Start { commit, onto })
 }
 
+/// Tracked files that differ from the commit that is checked out.
+pub(super) fn modified(backend: &WorkspaceBackend, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
+    let git = backend.git_in(workspace, Path::new(&workspace.path))?;
+    let listed = git.run(["diff", "--name-only", "--no-ext-diff", "--no-textconv", "-z", "HEAD", "--"])?.ok()?;
+    let names = listed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
 /// The result that waits for a branch, if there is one on top of its commit: new work begins there.
 fn with_landed(backend: &WorkspaceBackend, target: &str, commit: String) -> Result<String, WorkspaceError> {
     let name = landed_ref(target);

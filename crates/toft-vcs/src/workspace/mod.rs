@@ -322,6 +322,15 @@ impl WorkspaceBackend {
         self.system().stand(self, workspace)
     }
 
+    /// Tracked files that are changed and not committed; for version control systems other than git, which commit everything,
+    /// none.
+    pub fn modified(&self, workspace: &Workspace) -> Result<Vec<String>, WorkspaceError> {
+        match self.vcs {
+            Vcs::Git => git::modified(self, workspace),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// The commit that is checked out, read from git's files if possible.
     pub fn head(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
         let plain = self.system().head_in_files(self, workspace);

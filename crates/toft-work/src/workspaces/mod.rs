@@ -405,9 +405,9 @@ impl Workspaces<'_> {
         Ok(Stand { commit: String::new(), ..self.backend.stand(workspace)? })
     }
 
-    /// The commit of a workspace, and how many of its files are changed and not committed.
-    pub fn stand(&self, workspace: &Workspace) -> Result<(String, usize), Error> {
-        Ok((self.backend.head(workspace)?, self.backend.stand(workspace)?.uncommitted))
+    /// The commit of a workspace, and the tracked files that are changed and not committed.
+    pub fn stand(&self, workspace: &Workspace) -> Result<(String, Vec<String>), Error> {
+        Ok((self.backend.head(workspace)?, self.backend.modified(workspace)?))
     }
 
     /// The changes of a workspace since it was created, committed or not, in the format of git; with `words`, each word is

@@ -32,6 +32,8 @@ impl Verb for Retarget {
         let mut landing = find_landing(work, self.landing.as_str())?;
         if landing.state.live() && landing.offer.target != self.target {
             landing.offer.target = self.target;
+            // It was for the other target, and stays what it is there.
+            landing.pull_request = None;
             landing.updated = work.now.wall;
             let detail = json!({ "landing": landing.id, "target": landing.offer.target });
             work.record(landing.entity(), "land.queued", detail, vec![Write::Landing(landing.clone())])?;
