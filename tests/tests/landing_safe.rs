@@ -160,6 +160,10 @@ fn of_two_landers_and_a_user_who_commits_nobody_loses() {
 
 #[test]
 fn a_check_harms_nothing_whatever_it_does() {
+    // Times that no other program sleeps.
+    let [forked, left, detached] = [1, 2, 3].map(|n| 10 * (10_000_000 + std::process::id()) + n);
+    let (forks, detaches) =
+        (format!("sleep {forked} & (sleep {left} &) ; true"), format!("setsid sleep {detached} & true"));
     let mut hostile = vec![
         ("writes", "echo x > shared.txt; echo x > new.txt; rm CHANGELOG.md"),
         ("deletes", "rm -rf .git"),
@@ -167,10 +171,10 @@ fn a_check_harms_nothing_whatever_it_does() {
             "commits",
             "git config user.name x; git config user.email x@y; git commit -q --allow-empty -m evil; git branch evil; git tag evil; git stash list",
         ),
-        ("forks", "sleep 300 & (sleep 301 &) ; true"),
+        ("forks", forks.as_str()),
     ];
     if nix_root() {
-        hostile.push(("detaches", "setsid sleep 302 & true"));
+        hostile.push(("detaches", detaches.as_str()));
     }
     let yard = Yard::new("");
     let refs = || yard.git(&["for-each-ref", "--format=%(refname)", "refs/heads", "refs/tags"]);
@@ -188,7 +192,8 @@ fn a_check_harms_nothing_whatever_it_does() {
         assert_eq!(fs::read(yard.repo.join(".git/config")).unwrap(), config, "{name}");
         assert_eq!(yard.git(&["status", "--porcelain"]), "", "{name}");
     }
-    let left = Command::new("pgrep").args(["-fx", "sleep 30[012]"]).output().unwrap();
+    let names = format!("sleep ({forked}|{left}|{detached})");
+    let left = Command::new("pgrep").args(["-fx", &names]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&left.stdout), "", "nothing that a check started goes on");
 
     yard.configure("[land]\ncheck = [\"sleep 303\"]\ntimeout = \"1s\"\n");

@@ -29,17 +29,29 @@ impl Lander<'_> {
         }
     }
 
+    /// The commits of work that has landed, if the target is a remote's.
+    pub(crate) fn landed_tips(&self, target: &str) -> Result<Vec<String>, Error> {
+        if self.repository.remote_branch(target).is_none() {
+            return Ok(Vec::new());
+        }
+        let past = self.work.landings(&[], PAST)?;
+        let landed = past.into_iter().filter(|entry| entry.landing.state == LandingState::Landed);
+        Ok(landed.map(|entry| entry.landing.offer.tip).collect())
+    }
+
     /// Why a piece of work may not be pushed as it is, if so: it brings commits that are older than itself, and that neither
     /// the remote nor other landed work has. They are the user's, who has not pushed them.
-    pub(crate) fn brings_older_commits(&self, landing: &Landing, base: &str) -> Result<Option<String>, Error> {
+    pub(crate) fn brings_older_commits(
+        &self,
+        landing: &Landing,
+        base: &str,
+        landed: &[String],
+    ) -> Result<Option<String>, Error> {
         let (Some(branch), Some(task)) = (self.repository.remote_branch(&landing.offer.target), &landing.task) else {
             return Ok(None);
         };
         let Some(begun) = self.work.begun(task)? else { return Ok(None) };
-        let past = self.work.landings(&[], PAST)?;
-        let landed = past.into_iter().filter(|entry| entry.landing.state == LandingState::Landed);
-        let landed: Vec<String> = landed.map(|entry| entry.landing.offer.tip).collect();
-        let older = self.repository.older_commits(base, &landing.offer.tip, &landed, begun.0.div_euclid(1_000))?;
+        let older = self.repository.older_commits(base, &landing.offer.tip, landed, begun.0.div_euclid(1_000))?;
         let Some(first) = older.first() else { return Ok(None) };
         let name = landing.issue.as_deref().unwrap_or(landing.id.as_str());
         Ok(Some(format!(

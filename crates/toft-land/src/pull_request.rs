@@ -72,9 +72,9 @@ impl Lander<'_> {
         let mut entries = self.work.landings(ids, 0)?;
         entries.retain(|entry| entry.landing.offer.target == target && entry.landing.state == LandingState::Queued);
         entries.retain(|entry| entry.waits.is_none());
-        let private = self.work.private_issues()?;
+        let (private, landed) = (self.work.private_issues()?, self.landed_tips(target)?);
         for ListedLanding { landing, .. } in &entries {
-            if let Some(why) = self.brings_older_commits(landing, &newest)? {
+            if let Some(why) = self.brings_older_commits(landing, &newest, &landed)? {
                 journal.block(why);
                 continue;
             }

@@ -46,6 +46,7 @@ impl Lander<'_> {
         let tips: Vec<String> = entries.iter().map(|entry| entry.landing.offer.tip.clone()).collect();
         let changes = self.repository.changes(base, &tips)?;
         let private = self.work.private_issues()?;
+        let landed = self.landed_tips(&journal.target)?;
         for (ListedLanding { landing, .. }, changes) in entries.iter().zip(&changes) {
             if stack.stacked.len() >= most {
                 break;
@@ -55,7 +56,7 @@ impl Lander<'_> {
                 stack.changed = true;
                 continue;
             }
-            if let Some(why) = self.brings_older_commits(landing, base)? {
+            if let Some(why) = self.brings_older_commits(landing, base, &landed)? {
                 if !journal.summary.blocked.contains(&why) {
                     journal.block(why);
                 }
