@@ -72,13 +72,18 @@ fn a_user_who_force_pushes_the_target_meanwhile_has_the_last_word() {
     let check = "test -e $HOME/forced || { touch $HOME/forced; git clone -q $HOME/../bare.git $HOME/user && cd $HOME/user && \
                  git commit -q --amend -m amended && git push -q --force origin main; }";
     let (yard, bare) = with_remote(&format!("[land]\ninto = \"origin/main\"\ncheck = ['{check}']\n"));
-    let id = yard.issue("one", "echo one > one.txt", "false");
+    let id = yard.issue("one", "echo one > one.txt", "git rebase -q --onto origin/main HEAD~1");
+    yard.run(&[]);
+    // What the user replaced does not come back with the work.
+    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
+    assert!(said.contains("begun on top of a commit that origin/main does not have"), "{said}");
+    let subjects = || in_bare(&yard, &bare, &["log", "--topo-order", "--format=%s", "main"]);
+    assert_eq!(subjects(), "amended\nfirst of yard");
+    yard.home.toft(&yard.repo, &["review", &id, "--return", "-m", "rebase it onto origin/main"]).ok();
     yard.run(&[]);
     yard.land();
     assert_eq!(yard.status(&id), "closed");
-    let log = in_bare(&yard, &bare, &["log", "--first-parent", "--format=%s", "main"]);
-    let subjects: Vec<&str> = log.lines().collect();
-    assert_eq!(subjects[..2], ["Merge: do one", "amended"], "{log}");
+    assert_eq!(subjects(), "Merge: do one\ndo one\namended\nfirst of yard");
 }
 
 #[test]
@@ -147,23 +152,28 @@ fn what_the_user_has_not_pushed_is_not_pushed_with_an_agents_work() {
     yard.run(&[]);
     yard.land();
     assert_eq!(yard.status(&id), "closed");
-    let files = in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]);
-    assert!(files.contains("one.txt") && !files.contains("wip.txt"), "{files}");
+    let files = || in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]);
+    assert!(files().contains("one.txt") && !files().contains("wip.txt"), "{}", files());
     // Work that was begun on top of it before it was to be pushed waits until the user has pushed.
     yard.configure("");
-    yard.issue("two", "echo two > two.txt", "false");
+    // They were made in the same second, perhaps: no clock decides whose a commit is.
+    yard.write("wip.txt", "still not\n");
+    yard.commit("more wip");
+    let two = yard.issue("two", "echo two > two.txt", "false");
     yard.run(&[]);
     for config in ["[land]\ninto = \"origin/main\"\n", "[land]\ninto = \"origin/main\"\nhow = \"pr\"\n"] {
         yard.configure(config);
         let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
-        assert!(said.contains("begun on top of a commit that origin/main does not have"), "{said}");
+        assert!(said.contains("begun on top of 2 commits that origin/main does not have"), "{said}");
     }
     let refs = in_bare(&yard, &bare, &["for-each-ref"]);
     assert_eq!(refs.lines().count(), 1, "{refs}");
     yard.configure("[land]\ninto = \"origin/main\"\n");
-    yard.git(&["rebase", "-q", "origin/main"]);
+    yard.git(&["merge", "-q", "--no-edit", "origin/main"]);
     yard.git(&["push", "-q", "origin", "feature:main"]);
-    yard.home.toft(&yard.repo, &["land", "-n"]).ok();
+    yard.land();
+    assert_eq!(yard.status(&two), "closed");
+    assert!(files().contains("wip.txt") && files().contains("two.txt"), "{}", files());
 }
 
 #[test]
@@ -332,13 +342,12 @@ fn one_pull_request_keeps_nobody_from_theirs_and_strangers_send_nothing_back() {
     assert!(said.contains("waits for https://"), "{said}");
     // The forge does not know it any more.
     forge.state.lock().unwrap().pulls[0]["head"]["ref"] = "gone".into();
-    let lost = forge.state.lock().unwrap().pulls.remove(0);
+    drop(forge.state.lock().unwrap().pulls.remove(0));
     yard.issue("second", "echo 2 > second.txt", "false");
     yard.run(&[]);
     let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
     assert!(said.contains("does not land now"), "{said}");
     assert_eq!(forge.state.lock().unwrap().pulls.len(), 1, "the second has its pull request");
-    drop(lost);
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn a_review_that_is_not_needed_any_more_ends() {
 
 #[test]
 fn a_review_ends_with_a_verdict_and_with_nothing_else() {
-    let (mut yard, reviewer) = reviewing_yard();
+    let (mut yard, _) = reviewing_yard();
     yard.home.set("TOFT_RETRY_BACKOFF", "30s");
     let id = yard.issue("work", "echo good > work.txt", "false");
     yard.run(&[]);
@@ -130,5 +130,4 @@ fn a_review_ends_with_a_verdict_and_with_nothing_else() {
     let status = yard.home.toft(&yard.repo, &["status"]).ok();
     assert!(!status.contains("Review: work"), "{status}");
     assert!(!yard.home.toft(&yard.repo, &["ready"]).ok().contains("Review: work"));
-    drop(reviewer);
 }

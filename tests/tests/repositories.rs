@@ -9,7 +9,7 @@ use std::{
 use toft_stories::{
     Home,
     repositories::{add, rows, status_of, text, titles},
-    snapshot,
+    snapshot, toft_bin,
 };
 
 fn hg(home: &Home, name: &str) -> PathBuf {
@@ -466,4 +466,29 @@ fn a_checkout_with_two_stores_gives_an_issue_to_one_agent() {
     home.toft(&project, &["finish", "--no-change", "was right", "--as", "one"]).ok();
     home.set("TOFT_STORE", "");
     assert_eq!(status_of(&home, &project, &id), "closed");
+}
+
+#[test]
+fn a_runner_ends_in_a_clone_whose_plan_does_not_know_yet_what_is_closed() {
+    let mut home = Home::new();
+    home.set("TOFT_STORE", "global");
+    let up = home.path().join("up.git");
+    home.run(home.path(), "git", &["init", "-q", "--bare", "-b", "main", text(&up)]);
+    home.run(home.path(), "git", &["clone", "-q", text(&up), "first"]);
+    let first = home.path().join("first");
+    home.run(&first, "git", &["commit", "-q", "--allow-empty", "-m", "start"]);
+    home.toft(&first, &["init", "--tree"]).ok();
+    add(&home, &first, &["Fix it"]);
+    home.run(&first, "git", &["add", "-A"]);
+    home.run(&first, "git", &["commit", "-q", "-m", "plan"]);
+    home.run(&first, "git", &["push", "-q", "origin", "main"]);
+    home.run(home.path(), "git", &["clone", "-q", text(&up), "second"]);
+    let second = home.path().join("second");
+    home.toft(&second, &["init"]).ok();
+    home.toft(&first, &["claim", "--as", "one"]).ok();
+    home.toft(&first, &["finish", "--no-change", "was right", "--as", "one"]).ok();
+    // The file in this clone still says that it is open.
+    let run = ["20", &toft_bin().display().to_string(), "run", "--until-idle", "--", "true"];
+    let ran = home.command(&second, "timeout", &run).output().unwrap();
+    assert_eq!(ran.status.code(), Some(0), "it did not end: {ran:?}");
 }

@@ -4,7 +4,7 @@
 use std::{path::Path, time::Duration};
 
 use serde_json::Value;
-use toft_core::landing::{PullRequestComment, PullRequestFacts, PullRequestState};
+use toft_core::landing::{PullRequestComment, PullRequestFacts, PullRequestReview, PullRequestState};
 use toft_session::land::ForgeProgram;
 
 /// How long a forge may take to answer.
@@ -130,27 +130,29 @@ impl Forge {
         Ok(facts)
     }
 
-    /// The last review of each reviewer counts, and comments on the newest commit.
+    /// Reviews, and comments on the newest commit.
     fn read_reviews(&self, at: &str, facts: &mut PullRequestFacts) -> Result<(), String> {
-        let reviews = self.ask(&format!("{at}/reviews?{READ}"), &[])?;
-        let mut last: std::collections::BTreeMap<String, bool> = std::collections::BTreeMap::new();
-        for review in reviews.as_array().into_iter().flatten().filter(|review| is_of_project(review)) {
-            let (by, of) = (text(&review["user"]["login"]), text(&review["commit_id"]));
-            let asks = matches!(review["state"].as_str(), Some("CHANGES_REQUESTED" | "REQUEST_CHANGES"));
-            let approves = review["state"].as_str() == Some("APPROVED");
-            if asks || approves {
-                last.insert(by.clone(), asks && of == facts.head);
-            }
-            let body = text(&review["body"]);
-            if asks && of == facts.head && !body.trim().is_empty() {
-                facts.comments.push(PullRequestComment { by, text: body, ..PullRequestComment::default() });
-            }
+        let listed = self.ask(&format!("{at}/reviews?{READ}"), &[])?;
+        let mut reviews = Vec::new();
+        for review in listed.as_array().into_iter().flatten() {
+            let asks = match review["state"].as_str() {
+                Some("CHANGES_REQUESTED" | "REQUEST_CHANGES") => Some(true),
+                Some("APPROVED") => Some(false),
+                _ => None,
+            };
+            reviews.push(PullRequestReview {
+                by: text(&review["user"]["login"]),
+                by_member: is_of_project(review),
+                commit: text(&review["commit_id"]),
+                asks,
+                text: text(&review["body"]),
+            });
             if let (ForgeProgram::Tea, Some(id)) = (self.program, review["id"].as_u64()) {
                 let comments = self.ask(&format!("{at}/reviews/{id}/comments"), &[])?;
                 facts.comments.extend(comments_on(&comments, &facts.head));
             }
         }
-        facts.changes_requested = last.values().any(|asks| *asks);
+        facts.take_reviews(reviews);
         if self.program == ForgeProgram::Gh {
             let comments = self.ask(&format!("{at}/comments?{READ}"), &[])?;
             facts.comments.extend(comments_on(&comments, &facts.head));

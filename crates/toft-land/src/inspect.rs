@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use toft_core::landing::{Landing, LandingState, WorkChanges};
+use toft_core::landing::{Landing, LandingOffer, LandingState, WorkChanges};
 use toft_session::error::Error;
 
 use crate::Lander;
@@ -39,8 +39,9 @@ impl Lander<'_> {
         Ok(landed.map(|entry| entry.landing.offer.tip).collect())
     }
 
-    /// Why a piece of work may not be pushed as it is, if so: it brings commits that are older than itself, and that neither
-    /// the remote nor other landed work has. They are the user's, who has not pushed them.
+    /// Why a piece of work may not be pushed as it is, if so: it brings commits that it was begun on top of, and that neither
+    /// the remote nor other landed work has. They are the user's, who has not pushed them. Work that has no workspace was
+    /// begun when its task was claimed.
     pub(crate) fn brings_older_commits(
         &self,
         landing: &Landing,
@@ -50,16 +51,25 @@ impl Lander<'_> {
         let (Some(branch), Some(task)) = (self.repository.remote_branch(&landing.offer.target), &landing.task) else {
             return Ok(None);
         };
-        let Some(begun) = self.work.begun(task)? else { return Ok(None) };
-        let older = self.repository.older_commits(base, &landing.offer.tip, landed, begun.0.div_euclid(1_000))?;
+        let LandingOffer { tip, bases, .. } = &landing.offer;
+        let older = match bases.is_empty() {
+            false => self.repository.commits_of_bases(base, tip, landed, bases)?,
+            true => match self.work.begun(task)? {
+                Some(begun) => self.repository.older_commits(base, tip, landed, begun.0.div_euclid(1_000))?,
+                None => return Ok(None),
+            },
+        };
         let Some(first) = older.first() else { return Ok(None) };
         let name = landing.issue.as_deref().unwrap_or(landing.id.as_str());
         Ok(Some(format!(
-            "{name} does not land now: it was begun on top of {} that {}/{} does not have ({first}). Push {} yourself first",
+            "{name} does not land now: it was begun on top of {} that {}/{} does not have ({first}). Push {} \
+             yourself first, or have it rebased: toft review {name} --return -m \"rebase it onto {}/{}\"",
             if older.len() == 1 { "a commit".to_owned() } else { format!("{} commits", older.len()) },
             branch.remote,
             branch.branch,
             if older.len() == 1 { "it" } else { "them" },
+            branch.remote,
+            branch.branch,
         )))
     }
 

@@ -261,9 +261,5 @@ impl Lander<'_> {
 }
 
 fn is_among(queue: &[ListedLanding], landing: &Landing) -> bool {
-    let same = |now: &Landing| {
-        let queued = now.state == LandingState::Queued && now.offer == landing.offer;
-        now.id == landing.id && queued && !now.needs_review()
-    };
-    queue.iter().any(|entry| same(&entry.landing))
+    queue.iter().any(|now| now.landing.is_still(landing))
 }

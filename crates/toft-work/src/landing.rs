@@ -82,6 +82,7 @@ impl Work<'_> {
             host: self.machine().disks().to_owned(),
             clone: checkout.common_dir.display().to_string(),
             workspace: workspace.as_ref().map(|workspace| workspace.id.clone()),
+            bases: workspace.iter().map(|workspace| workspace.base.clone()).filter(|base| !base.is_empty()).collect(),
             branch: workspace.and_then(|workspace| workspace.branch),
             closes: rules.close == CloseRule::Landed,
             review: rules.reviewer(&labels),

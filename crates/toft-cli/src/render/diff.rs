@@ -53,7 +53,7 @@ impl DiffShown {
 }
 
 impl View for DiffShown {
-    fn is_read(&self) -> bool {
+    fn in_pager(&self) -> bool {
         true
     }
 

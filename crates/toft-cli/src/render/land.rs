@@ -203,7 +203,7 @@ pub(crate) struct ReviewShown {
 }
 
 impl View for ReviewShown {
-    fn is_read(&self) -> bool {
+    fn in_pager(&self) -> bool {
         true
     }
 

@@ -110,7 +110,7 @@ pub(crate) trait View {
     /// For people.
     fn text(&self, page: &mut Page);
     /// Whether people read it in a pager if it is longer than their terminal.
-    fn is_read(&self) -> bool {
+    fn in_pager(&self) -> bool {
         false
     }
 }
@@ -287,7 +287,7 @@ impl Output {
             let mut page = Page::new(self.color);
             view.text(&mut page);
             let text = shorten(&format!("{}{}", page.text(), lines()));
-            let shown = text.is_empty() || view.is_read() && pager::shown(&text);
+            let shown = text.is_empty() || view.in_pager() && pager::shown(&text);
             if !shown {
                 self.print(text.trim_end_matches('\n'));
             }

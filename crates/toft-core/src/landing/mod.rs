@@ -9,7 +9,9 @@ mod pull_request;
 
 pub use changes::WorkChanges;
 pub use culprit::{CulpritSearch, CulpritStep};
-pub use pull_request::{PullRequest, PullRequestComment, PullRequestFacts, PullRequestState, PullRequestVerdict};
+pub use pull_request::{
+    PullRequest, PullRequestComment, PullRequestFacts, PullRequestReview, PullRequestState, PullRequestVerdict,
+};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,6 +86,9 @@ pub struct LandingOffer {
     pub workspace: Option<WorkspaceId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// The commits that its workspaces were made from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bases: Vec<String>,
     /// Its issue is closed when it has landed; otherwise it was closed when it was done.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub closes: bool,
@@ -300,6 +305,13 @@ impl Landing {
         !self.offer.review.is_none() && !approved
     }
 
+    /// Whether it waits to land as it did when it was `known`, and nobody has to approve it.
+    #[must_use]
+    pub fn is_still(&self, known: &Self) -> bool {
+        let queued = self.state == LandingState::Queued && self.offer == known.offer;
+        self.id == known.id && queued && !self.needs_review()
+    }
+
     /// The pull request that has its present tip.
     #[must_use]
     pub fn open_pull_request(&self) -> Option<&PullRequest> {
@@ -418,6 +430,21 @@ mod tests {
 
     fn ids(landings: &[Landing], at: &[usize]) -> Vec<String> {
         at.iter().map(|at| landings[*at].id.to_string()).collect()
+    }
+
+    #[test]
+    fn what_was_returned_withdrawn_or_finished_again_is_not_what_it_was() {
+        let known = landing("ln_a", 0, 1);
+        assert!(known.is_still(&known));
+        for state in [LandingState::Bounced, LandingState::Landed, LandingState::Withdrawn] {
+            assert!(!Landing { state, ..known.clone() }.is_still(&known));
+        }
+        let again = LandingOffer { tip: "2".into(), ..known.offer.clone() };
+        assert!(!Landing { offer: again, ..known.clone() }.is_still(&known));
+        let review = LandingOffer { review: Reviewer::Human, ..known.offer.clone() };
+        let known = Landing { offer: review, ..known };
+        assert!(!known.is_still(&known), "nobody has approved it");
+        assert!(!landing("ln_b", 0, 1).is_still(&landing("ln_a", 0, 1)));
     }
 
     #[test]

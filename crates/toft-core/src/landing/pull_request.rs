@@ -1,5 +1,7 @@
 //! Pull requests: how a forge tells whether work landed.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +58,19 @@ pub struct PullRequestComment {
     pub text: String,
 }
 
+/// A review on a forge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PullRequestReview {
+    pub by: String,
+    /// The reviewer belongs to the project.
+    pub by_member: bool,
+    /// The commit that was reviewed.
+    pub commit: String,
+    /// Whether it asks for changes; absent if it only comments.
+    pub asks: Option<bool>,
+    pub text: String,
+}
+
 /// What follows from the facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PullRequestVerdict {
@@ -76,6 +91,23 @@ pub enum PullRequestVerdict {
 }
 
 impl PullRequestFacts {
+    /// Takes the reviews up, oldest first: of each member of the project the last one counts, and only if it is of the newest
+    /// commit.
+    pub fn take_reviews(&mut self, reviews: Vec<PullRequestReview>) {
+        let mut last = BTreeMap::new();
+        for review in reviews.into_iter().filter(|review| review.by_member) {
+            let asks_now = review.asks == Some(true) && review.commit == self.head;
+            if review.asks.is_some() {
+                last.insert(review.by.clone(), asks_now);
+            }
+            if asks_now && !review.text.trim().is_empty() {
+                let comment = PullRequestComment { by: review.by, text: review.text, ..PullRequestComment::default() };
+                self.comments.push(comment);
+            }
+        }
+        self.changes_requested = last.into_values().any(|asks| asks);
+    }
+
     /// What follows for work whose newest commit is `tip`, and whose commit `pushed` was pushed last.
     #[must_use]
     pub fn verdict(&self, tip: &str, pushed: &str) -> PullRequestVerdict {
@@ -148,6 +180,31 @@ mod tests {
         assert_eq!(merged.verdict("new", "new"), PullRequestVerdict::Outdated, "the forge merged before the push");
         assert_eq!(merged.verdict("old", "old"), PullRequestVerdict::Landed { commit: "m".into() });
         assert_eq!(merged.verdict("new", "old"), PullRequestVerdict::Outdated, "what was mended is not in it");
+    }
+
+    #[test]
+    fn of_each_member_the_last_review_of_the_newest_commit_counts() {
+        let review = |by: &str, by_member, commit: &str, asks| PullRequestReview {
+            by: by.into(),
+            by_member,
+            commit: commit.into(),
+            asks,
+            text: "why".into(),
+        };
+        let requested = |reviews: Vec<PullRequestReview>| {
+            let mut facts = PullRequestFacts { head: "new".into(), ..PullRequestFacts::default() };
+            facts.take_reviews(reviews);
+            (facts.changes_requested, facts.comments.len())
+        };
+        assert_eq!(requested(vec![review("eve", true, "new", Some(true))]), (true, 1));
+        assert_eq!(requested(vec![review("eve", true, "old", Some(true))]), (false, 0));
+        assert_eq!(requested(vec![review("stranger", false, "new", Some(true))]), (false, 0));
+        let changed = vec![review("eve", true, "new", Some(true)), review("eve", true, "new", Some(false))];
+        assert!(!requested(changed).0, "the reviewer approved since");
+        let commented = vec![review("eve", true, "new", Some(true)), review("eve", true, "new", None)];
+        assert!(requested(commented).0, "a comment takes nothing back");
+        let two = vec![review("eve", true, "new", Some(true)), review("bob", true, "new", Some(false))];
+        assert!(requested(two).0, "another's approval takes nothing back");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     landing::{Landing, LandingState},
     lease::LeaseStatus,
     ready::Reason,
-    refusal::{Refusal, VerbResult},
+    refusal::{Refusal, VerbError, VerbResult},
     repository::Scope,
     store::{Access, EventQuery, LeasesOf, TaskQuery},
     time::Timestamp,
@@ -67,6 +67,15 @@ impl Offer {
         let events = work.tx.events(&query)?;
         let last = events.iter().rev().find(|event| event.verb == "issue.closed" || event.verb == "issue.edited");
         Ok(last.is_some_and(|event| event.verb == "issue.closed" && event.at > self.said_at))
+    }
+
+    /// Whether a claim would start it: nothing that the store knows speaks against it, and its template is there.
+    pub(super) fn can_start(&self, work: &mut VerbContext<'_>) -> VerbResult<bool> {
+        match self.build(work) {
+            Ok(_) => Ok(true),
+            Err(VerbError::Refused(_)) => Ok(false),
+            Err(failed) => Err(failed),
+        }
     }
 
     /// The workflow for it: from its template, otherwise with a single task. Refuses everything that could not be

@@ -156,7 +156,9 @@ impl Verb for Request {
                 head = queue.next(work.tx)?;
             }
             if let Some(offer) = offers.next_if(|offer| head.as_ref().is_none_or(|(rank, _)| offer.rank < *rank)) {
-                if work.tx.workflow_of_issue(&offer.issue.id)?.is_none() && offer.kept_for(work, work.actor)?.is_none()
+                if work.tx.workflow_of_issue(&offer.issue.id)?.is_none()
+                    && offer.kept_for(work, work.actor)?.is_none()
+                    && (!self.mine || offer.can_start(work)?)
                 {
                     let shown = Offer { said_at: Timestamp::default(), ..offer.clone() };
                     ready.push(Item::Issue(Box::new(shown)));

@@ -29,6 +29,7 @@ fn landing(id: &str, n: i64, state: LandingState) -> Landing {
             clone: "/r/.git".into(),
             workspace: Some(WorkspaceId::known("ws_1")),
             branch: Some("toft/x".into()),
+            bases: vec!["ab0".into()],
             closes: true,
             review: Reviewer::Agent("eve".into()),
         },

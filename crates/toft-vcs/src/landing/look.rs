@@ -122,16 +122,45 @@ impl LandingRepository {
         landed: &[String],
         since: i64,
     ) -> Result<Vec<String>, WorkspaceError> {
-        let without =
-            landed.iter().chain([&target.to_owned()]).map(|commit| format!("^{commit}\n")).collect::<String>();
-        let run = self.git.run(["log", "--ignore-missing", "--stdin", "--no-merges", "--format=%ct %h %s"])?;
-        let said = run.ok_fed(|to| to.write_all(format!("{tip}\n{without}").as_bytes()))?;
+        let own = self.commits_beyond(target, landed, &[tip.to_owned()], "%ct")?;
+        let is_older = |at: &str| at.parse().is_ok_and(|at: i64| at < since);
+        Ok(own.into_iter().filter(|(at, _)| is_older(at)).map(|(_, what)| what).collect())
+    }
+
+    /// Commits of a piece of work that the target and landed work do not have, and that one of its bases has.
+    pub fn commits_of_bases(
+        &self,
+        target: &str,
+        tip: &str,
+        landed: &[String],
+        bases: &[String],
+    ) -> Result<Vec<String>, WorkspaceError> {
+        let before = self.commits_beyond(target, landed, bases, "%H")?;
+        if before.is_empty() {
+            return Ok(Vec::new());
+        }
+        let own: BTreeSet<String> =
+            self.commits_beyond(target, landed, &[tip.to_owned()], "%H")?.into_iter().map(|(id, _)| id).collect();
+        Ok(before.into_iter().filter(|(id, _)| own.contains(id)).map(|(_, what)| what).collect())
+    }
+
+    /// Commits that lead to `tips` and that neither the target nor landed work has: a word of each, and its short name with
+    /// its subject.
+    fn commits_beyond(
+        &self,
+        target: &str,
+        landed: &[String],
+        tips: &[String],
+        word: &str,
+    ) -> Result<Vec<(String, String)>, WorkspaceError> {
+        let without = landed.iter().map(String::as_str).chain([target]).map(|commit| format!("^{commit}\n"));
+        let asked: String = tips.iter().map(|tip| format!("{tip}\n")).chain(without).collect();
+        let format = format!("--format={word} %h %s");
+        let run = self.git.run(["log", "--ignore-missing", "--stdin", "--no-merges", &format])?;
+        let said = run.ok_fed(|to| to.write_all(asked.as_bytes()))?;
         let said = String::from_utf8_lossy(&said).into_owned();
-        let older = said.lines().filter_map(|line| line.split_once(' '));
-        Ok(older
-            .filter(|(at, _)| at.parse().is_ok_and(|at: i64| at < since))
-            .map(|(_, what)| what.to_owned())
-            .collect())
+        let lines = said.lines().filter_map(|line| line.split_once(' '));
+        Ok(lines.map(|(word, what)| (word.to_owned(), what.to_owned())).collect())
     }
 
     /// What a commit changes since it left `target`, in the format of git.

@@ -66,7 +66,8 @@ impl LandingRepository {
         let Some(at) = self.remote_branch(target) else { return Ok(false) };
         let (git, name) = (refs::remote_git(&self.common, &at.url, PATIENCE)?, format!("refs/heads/{}", at.branch));
         let Err(failed) = git.replace(&at.remote, &format!("{to}:{name}"), &name, from) else {
-            self.track(at, to)?;
+            // It was pushed: what this clone knows of it is said again when it is asked for the next time.
+            drop(self.track(at, to));
             return Ok(true);
         };
         // Another push came first, or its answer was lost.

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Offers the commits of a finished task. Work that was sent back keeps its place in the queue.
-pub(super) fn offer(work: &mut VerbContext<'_>, task: &Task, offer: LandingOffer) -> VerbResult<Option<Landing>> {
+pub(super) fn offer(work: &mut VerbContext<'_>, task: &Task, mut offer: LandingOffer) -> VerbResult<Option<Landing>> {
     let Some(repository) = task.repository().cloned().or_else(|| work.place.repository.clone()) else {
         return Ok(None);
     };
@@ -46,6 +46,11 @@ pub(super) fn offer(work: &mut VerbContext<'_>, task: &Task, offer: LandingOffer
         let short: String = offer.tip.chars().take(12).collect();
         let problem = format!("{short} was sent back ({}); commit what mends it first", bounce.reason.as_str());
         return Err(Refusal::Invalid { field: "evidence".into(), problem }.into());
+    }
+    for base in known.iter().flat_map(|known| &known.offer.bases) {
+        if !offer.bases.contains(base) {
+            offer.bases.push(base.clone());
+        }
     }
     let now = work.now.wall;
     let mut landing = Landing {
