@@ -32,4 +32,5 @@ pub mod testing;
 pub mod text;
 pub mod time;
 pub mod verbs;
+pub mod wire;
 pub mod workspace;

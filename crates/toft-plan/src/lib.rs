@@ -74,7 +74,6 @@ pub use self::{
     write::Wrote,
 };
 use toft_core::{
-    flow::WorkflowStatus,
     issue::{
         Issue,
         ready::{IssueReason, readiness},
@@ -82,10 +81,11 @@ use toft_core::{
     },
     ready::assigned_rank,
     refusal::Refusal,
-    store::{self, Access, StoreError, WorkflowQuery},
+    store::{Access, StoreError},
     time::Timestamp,
     verbs::{
         assign::Awaited,
+        facts,
         issue::{Offer, WhyStarted},
     },
 };
@@ -267,7 +267,7 @@ impl<'t> Plan<'t> {
 
     /// The current time.
     pub fn now(&self) -> Result<Timestamp, Error> {
-        Ok(store::ask(self.session.store(), |tx| tx.now())?.wall)
+        Ok(self.session.perform(facts::Clock {})?.now)
     }
 
     /// The issue with a whole id or a unique prefix.
@@ -304,12 +304,7 @@ impl<'t> Plan<'t> {
 
     /// Issues with an active workflow in the store of this clone.
     pub fn started(&self) -> Result<BTreeSet<String>, Error> {
-        /// Maximum number of issues that are read.
-        const MOST: usize = 1_000;
-        let statuses = WorkflowStatus::ALL.into_iter().filter(|status| !status.finished()).collect();
-        let query = WorkflowQuery { scope: self.session.scope(), statuses, limit: MOST };
-        let workflows = store::ask(self.session.store(), |tx| tx.workflows(&query))?;
-        Ok(workflows.iter().filter_map(|workflow| workflow.issue().map(str::to_owned)).collect())
+        self.session.perform(facts::StartedIssues { scope: self.session.scope() })
     }
 
     /// Issues that match a filter, newest first.

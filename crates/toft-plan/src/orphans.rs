@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use toft_core::{
     issue::{CLOSED, IN_PROGRESS, edit},
-    store::{self, EventQuery},
     time::Timestamp,
     verbs::{
+        facts,
         issue::Pending,
+        log,
         status::{self, NeedsYou},
     },
 };
@@ -108,7 +109,8 @@ impl Plan<'_> {
             pending.iter().filter_map(|news| news.workflow.issue()).map(str::to_owned).collect();
         for row in rows {
             let found = FoundIssue::of(&row)?;
-            if store::ask(self.session.store(), |tx| tx.workflow_of_issue(&found.issue.id))?.is_some()
+            let progress = facts::IssueProgress { issue: found.issue.id.clone() };
+            if self.session.perform(progress)? != facts::IssueStage::Idle
                 || ledger_pending.contains(&found.issue.id)
                 || self.store_had(&found.issue.id)?
             {
@@ -141,8 +143,11 @@ impl Plan<'_> {
     /// the copy in a workspace's own tree.
     fn store_had(&self, issue: &str) -> Result<bool, Error> {
         const CLAIMED: [&str; 4] = ["issue.started", "issue.released", "issue.closed", "issue.reopened"];
-        let query = EventQuery { entity: Some(issue.to_owned()), newest: true, limit: 50, ..EventQuery::default() };
-        let events = store::ask(self.session.store(), |tx| tx.events(&query))?;
+        let events = self.session.perform(log::Request {
+            issue: Some(issue.to_owned()),
+            limit: 50,
+            ..log::Request::default()
+        })?;
         Ok(events.iter().any(|event| CLAIMED.contains(&event.verb.as_str())))
     }
 

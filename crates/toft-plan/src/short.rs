@@ -2,11 +2,7 @@
 
 use std::cell::OnceCell;
 
-use toft_core::{
-    issue,
-    short::shorten,
-    store::{self, Access},
-};
+use toft_core::{issue, short::shorten, store::Access, verbs::facts};
 use toft_session::{config::variable, error::Error, session::Session};
 
 use crate::Plan;
@@ -24,7 +20,7 @@ pub fn shorten_ids(session: &Session, text: &str) -> String {
             Some(plan) => Ok::<_, Error>(plan.index(Access::Read)?.ids(prefix, 2)?),
             None => Ok(Vec::new()),
         },
-        false if of_tasks => Ok(store::ask(session.store(), |tx| tx.ids(prefix, 2))?),
+        false if of_tasks => session.perform(facts::Ids { prefix: prefix.to_owned(), limit: 2 }),
         false => Ok(Vec::new()),
     };
     shorten(text, similar).unwrap_or_else(|_| text.to_owned())

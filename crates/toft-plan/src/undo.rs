@@ -3,8 +3,7 @@
 use toft_core::{
     issue::{CLOSED, Issue, Put, edit},
     refusal::Refusal,
-    store::{self, TaskQuery},
-    verbs::undo::Before,
+    verbs::{facts, undo::Before},
 };
 use toft_session::error::Error;
 
@@ -100,12 +99,8 @@ impl Plan<'_> {
     /// repeated.
     fn nobody_is_on(&self, issues: &[Before]) -> Result<(), Error> {
         for before in issues {
-            let worked_on = store::ask(self.session.store(), |tx| {
-                let Some(workflow) = tx.workflow_of_issue(&before.issue)? else { return Ok(false) };
-                let all = TaskQuery { workflow: Some(workflow.id), ..TaskQuery::default() };
-                Ok(tx.tasks(&all)?.iter().any(|task| task.state.fence > 0))
-            })?;
-            if worked_on {
+            let progress = facts::IssueProgress { issue: before.issue.clone() };
+            if self.session.perform(progress)? == facts::IssueStage::WorkedOn {
                 return Err(stays(before, "somebody works on it".to_owned()));
             }
             let decided = before.now.iter().any(|put| matches!(put, Put::Field(name, _) if name == "status"));

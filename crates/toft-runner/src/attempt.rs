@@ -15,8 +15,7 @@ use toft_core::{
     keeper::Duty,
     landing::Landing,
     lease::{Fence, Processes as _},
-    store,
-    verbs::{claim::Claimed, finish::How},
+    verbs::{claim::Claimed, facts, finish::How},
 };
 use toft_plan::{Ledger, LedgerKind, Plan};
 use toft_session::{
@@ -90,7 +89,8 @@ impl AttemptRun<'_> {
         let workspace = &self.given.workspace;
         let workspaces = self.work.workspaces()?;
         let before = self.stood(&workspaces)?;
-        let earlier = store::ask(self.work.store(), |tx| tx.attempts(&self.claimed.task.id))?;
+        let task = self.claimed.task.id.clone();
+        let earlier = self.work.perform(facts::TaskAttempts { task })?;
         let goes_on = self.conversation(&earlier);
         let files = self.prepare(goes_on.is_some())?;
         let brief = fs::read_to_string(files.brief()).map_err(failed("read", &files.brief()))?;
@@ -277,8 +277,9 @@ impl AttemptRun<'_> {
     /// The commit that this attempt must advance from.
     fn stood(&self, workspaces: &Workspaces<'_>) -> Result<String, Error> {
         if self.given.existing {
-            let attempts = store::ask(self.work.store(), |tx| tx.attempts(&self.claimed.task.id))?;
-            let landing = store::ask(self.work.store(), |tx| tx.landing(&Landing::id_of(&self.claimed.task.id)))?;
+            let task = self.claimed.task.id.clone();
+            let landing = self.work.perform(facts::LandingRow { landing: Landing::id_of(&task) })?;
+            let attempts = self.work.perform(facts::TaskAttempts { task })?;
             // What was sent back is to be followed by something new.
             let bounced = landing.is_some_and(|landing| landing.bounce().is_some());
             if builds_on(&attempts) && !bounced {

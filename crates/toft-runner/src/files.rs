@@ -14,8 +14,7 @@ use toft_core::{
     id::TaskId,
     lease::Processes as _,
     refusal::Refusal,
-    store,
-    verbs::context,
+    verbs::{context, facts},
 };
 use toft_session::{
     error::{Error, io as failed},
@@ -140,7 +139,7 @@ impl Attempts<'_> {
         let mut count = 0;
         for task in subdirectories(&root)? {
             let id = TaskId::known(task.file_name().unwrap_or_default().to_string_lossy());
-            let open = store::ask(self.store(), |tx| tx.task(&id))?.is_some_and(|task| task.state.status.open());
+            let open = self.perform(facts::TaskRow { task: id })?.is_some_and(|task| task.state.status.open());
             for attempt in if open { Vec::new() } else { subdirectories(&task)? } {
                 let age = fs::metadata(attempt.join("log")).and_then(|meta| meta.modified()).map(|at| at.elapsed());
                 if age.is_ok_and(|age| age.is_ok_and(|age| age >= older_than)) {
@@ -189,7 +188,7 @@ impl Attempts<'_> {
             }
             Err(error) => return Err(error),
         };
-        let attempts = store::ask(self.store(), |tx| tx.attempts(&task))?;
+        let attempts = self.perform(facts::TaskAttempts { task: task.clone() })?;
         let found = attempts.iter().rev().find(|attempt| number == 0 || attempt.fence == number);
         let missing = |text: String| Refusal::NotFound { what: "log".into(), text };
         let attempt = found.ok_or_else(|| missing(format!("{task} attempt {number}")))?;

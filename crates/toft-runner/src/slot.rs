@@ -19,12 +19,12 @@ use toft_core::{
     agent::{Agent, AgentState},
     flow::Ending,
     keeper::{Duty, Keeper},
-    store::{self, StoreError},
+    store::StoreError,
     time::Timestamp,
     verbs::{
         agent::{Mine, Register},
         claim::Claimed,
-        ready,
+        facts, ready,
     },
     workspace::WorkspaceKind,
 };
@@ -480,7 +480,7 @@ impl Slot {
 
     /// Ends processes of an earlier attempt at this task.
     fn end_stragglers(&self, claimed: &Claimed) -> Result<(), Error> {
-        let attempts = store::ask(self.session().store(), |tx| tx.attempts(&claimed.task.id))?;
+        let attempts = self.session().perform(facts::TaskAttempts { task: claimed.task.id.clone() })?;
         let over: Vec<String> = attempts
             .iter()
             .filter(|attempt| attempt.ended.is_some())

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toft_core::{id::TaskId, store, verbs::status};
+use toft_core::{id::TaskId, verbs::facts, verbs::status};
 use toft_session::error::{Error, io as failed};
 
 use super::{
@@ -56,7 +56,7 @@ impl Attempts<'_> {
 
     /// Whether an attempt has ended.
     pub fn has_ended(&self, log: &RunningLog) -> Result<bool, Error> {
-        let attempts = store::ask(self.store(), |tx| tx.attempts(&log.task))?;
+        let attempts = self.perform(facts::TaskAttempts { task: log.task.clone() })?;
         Ok(attempts.iter().find(|attempt| attempt.fence == log.fence).is_none_or(|attempt| attempt.ended.is_some()))
     }
 }

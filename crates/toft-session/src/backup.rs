@@ -8,10 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toft_core::{
-    store::{StoreError, ask},
-    time::Timestamp,
-};
+use toft_core::{store::StoreError, time::Timestamp, verbs::facts};
 use toft_store::{
     SqliteStore, private,
     sqlite::archive::{self, Archive, ArchivedFile},
@@ -60,7 +57,7 @@ pub struct Restored {
 impl Session {
     /// Writes a verified backup. In a directory, a new file is created; a file must not exist.
     pub fn backup(&self, target: &Path) -> Result<Backup, Error> {
-        let now = ask(self.store(), |tx| tx.now())?.wall;
+        let now = self.perform(facts::Clock {})?.now;
         let file = match target.is_dir() {
             true => target.join(format!("toft-{}.backup", stamp(now))),
             false => target.to_owned(),

@@ -18,8 +18,7 @@ use toft_core::{
     id::TaskId,
     lease::{Fence, Holder, Liveness, Processes as _},
     refusal::Refusal,
-    store::{self, LeasesOf},
-    verbs::{claim::Claimed, find},
+    verbs::{claim::Claimed, facts, find},
 };
 use toft_store::private;
 
@@ -228,11 +227,9 @@ impl Session {
         if mine.is_empty() {
             return Ok(mine);
         }
-        let live = store::ask(self.store(), |tx| match tx.agent_named(actor)? {
-            Some(agent) => tx.leases(&LeasesOf::Agent(agent.id)),
-            None => Ok(Vec::new()),
-        })?;
-        Ok(mine.into_iter().filter(|held| live.iter().any(|lease| lease.fence == held.fence)).collect())
+        let holds = mine.iter().map(|held| (held.task.clone(), held.fence.clone())).collect();
+        let live = self.run(actor, None, facts::LiveLeases { holds })?;
+        Ok(mine.into_iter().filter(|held| live.contains(&held.fence)).collect())
     }
 
     /// Resolves a task and the lease of this session on it: `text` names a task in any way; without it, or with `@`, it
@@ -251,9 +248,8 @@ impl Session {
                 [] => Ok((None, mine.last().map(|held| held.fence.clone()))),
                 [one] => Ok((Some(one.task.to_string()), Some(one.fence.clone()))),
                 many => {
-                    let candidates = store::ask(self.store(), |tx| {
-                        many.iter().map(|held| find::called(tx, &held.task)).collect::<Result<Vec<_>, _>>()
-                    })?;
+                    let tasks = many.iter().map(|held| held.task.clone()).collect();
+                    let candidates = self.run(actor, None, facts::TaskNames { tasks })?;
                     Err(Refusal::Ambiguous { text: "@".into(), candidates }.into())
                 }
             };

@@ -15,8 +15,7 @@ use toft_core::{
     keeper::{Duty, Keeper},
     lease::Fence,
     refusal::Refusal,
-    store,
-    verbs::renew,
+    verbs::{facts, renew},
 };
 
 use crate::{error::Error, locate::Located, session::Session};
@@ -283,7 +282,7 @@ impl Renewing {
 
     fn attempt(&mut self) -> Result<Option<Attempt>, Error> {
         let KeptHold { task, fence, .. } = self.held.clone();
-        let attempts = store::ask(self.session()?.store(), |tx| tx.attempts(&task))?;
+        let attempts = self.session()?.perform(facts::TaskAttempts { task })?;
         Ok(attempts.into_iter().find(|attempt| attempt.fence() == fence))
     }
 

@@ -16,9 +16,9 @@ use toft_core::{
     flow::{Source as FlowSource, WorkflowPlan as FlowPlan},
     id::{IdGenerator, RepositoryId},
     repository::{Place, Repository, Scope, Worktree},
-    store::{self, Access, Store},
+    store::{Access, Store},
     time::Timestamp,
-    verbs::{Caller, Operation, Verb, flow, perform, visit},
+    verbs::{Caller, Operation, Verb, facts, flow, perform, visit},
 };
 use toft_vcs::{AGAIN, Checkout, MAIN};
 
@@ -86,12 +86,21 @@ impl Session {
         if remembered.as_ref().is_some_and(|path| path.exists()) {
             return Ok(true);
         }
-        let known = store::ask(self.store(), |tx| tx.repositories())?.iter().any(|known| known.id == *id);
+        let known = self.knows(id)?;
         if let Some(path) = remembered.filter(|_| known) {
             // Where it cannot be remembered it is asked again.
             let _ = write_private(&path, b"");
         }
         Ok(known)
+    }
+
+    fn knows(&self, id: &RepositoryId) -> Result<bool, Error> {
+        let known = self.run(&self.located.agent, None, visit::List {})?;
+        Ok(known.iter().any(|(known, _)| known.id == *id))
+    }
+
+    fn worktrees(&self, repository: &RepositoryId) -> Result<Vec<Worktree>, Error> {
+        self.run(&self.located.agent, None, facts::Worktrees { repository: repository.clone() })
     }
 
     fn opened(located: Located) -> Result<Self, Error> {
@@ -133,7 +142,7 @@ impl Session {
     /// Registers the repository in the store.
     fn register(&self) -> Result<(), Error> {
         let (Some(checkout), Some(id)) = (&self.located.checkout, &self.located.repository) else { return Ok(()) };
-        let known = store::ask(self.store(), |tx| tx.repositories())?.iter().any(|known| known.id == *id);
+        let known = self.knows(id)?;
         self.visit_now(checkout, id, true)?;
         self.registered.store(!known, Ordering::Relaxed);
         Ok(())
@@ -153,7 +162,7 @@ impl Session {
         let Some(made) = checkout.unsettled() else { return Ok(None) };
         let name = &checkout.worktree;
         let again = format!("{name}{AGAIN}");
-        let known = store::ask(self.store(), |tx| tx.worktrees(id))?;
+        let known = self.worktrees(id)?;
         let same = |known: &&Worktree| known.name == *name || known.name.starts_with(&again);
         let Some(last) = known.iter().filter(same).max_by_key(|known| known.seen) else { return Ok(None) };
         let made = made.duration_since(std::time::UNIX_EPOCH).map_or(0, |at| at.as_millis() as i64);
@@ -294,7 +303,7 @@ impl Session {
     /// Registers this checkout in the store, unless it is registered.
     fn visit_now(&self, checkout: &Checkout, id: &RepositoryId, registering: bool) -> Result<(), Error> {
         let path = checkout.root.display().to_string();
-        let known = store::ask(self.store(), |tx| tx.worktrees(id))?;
+        let known = self.worktrees(id)?;
         let same = |worktree: &&Worktree| worktree.name == checkout.worktree;
         match known.iter().find(same) {
             Some(worktree) if worktree.path == path && !registering => return Ok(()),

@@ -7,9 +7,9 @@ use std::{
 
 use toft_core::{
     retention::{Retention, RetentionKind},
-    store::{self, Store as _},
+    store::Store as _,
     time::Timestamp,
-    verbs::gc,
+    verbs::{facts, gc},
 };
 use toft_store::private;
 
@@ -57,8 +57,8 @@ impl Session {
         }
         private::write(&stamp, "").map_err(io("write", &stamp))?;
         // Far ahead of everything that was written, the clock may be wrong; where nobody wrote, nothing has grown.
-        let (now, newest) = store::ask(self.store(), |tx| Ok((tx.now()?.wall, tx.newest_event_at()?)))?;
-        if newest.is_none_or(|newest| now.since(newest) > IDLE) {
+        let clock = self.perform(facts::Clock {})?;
+        if clock.newest_event.is_none_or(|newest| clock.now.since(newest) > IDLE) {
             return Ok(());
         }
         let until = Instant::now() + UNASKED;
@@ -73,7 +73,7 @@ impl Session {
         until: Option<Instant>,
         mut progress: impl FnMut(RetentionKind, u64),
     ) -> Result<gc::Outcome, Error> {
-        let now = store::ask(self.store(), |tx| tx.now())?.wall;
+        let now = self.perform(facts::Clock {})?.now;
         let late = || until.is_some_and(|until| Instant::now() >= until);
         let mut gone = Vec::new();
         for what in RetentionKind::ALL {

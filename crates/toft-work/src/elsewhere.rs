@@ -1,9 +1,7 @@
 //! Other repositories of a store of which this machine has clones: claims that are worked on there, and updates of
 //! their ledgers.
 
-use std::collections::BTreeSet;
-
-use toft_core::{store, verbs::claim::Claimed};
+use toft_core::{verbs::claim::Claimed, verbs::facts};
 use toft_plan::Plan;
 use toft_session::{Error, Session};
 
@@ -35,8 +33,7 @@ impl Work<'_> {
     /// Updates ledgers of other repositories of this store with the current state of their issues, if this machine has
     /// clones of them.
     pub(crate) fn tell_ledgers_elsewhere(&self) -> Result<(), Error> {
-        let pending = store::ask(self.store(), |tx| tx.ledger_pending(None, TOLD_AT_ONCE))?;
-        let ids: BTreeSet<_> = pending.into_iter().filter_map(|workflow| workflow.place.repository).collect();
+        let ids = self.perform(facts::PendingRepositories { limit: TOLD_AT_ONCE })?;
         for id in ids.iter().filter(|id| self.located().repository.as_ref() != Some(*id)) {
             let (repository, worktrees) = self.repository(id)?;
             let Some(session) = self.in_clone_of(&repository, &worktrees) else { continue };

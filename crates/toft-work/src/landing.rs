@@ -6,15 +6,14 @@ use std::{
 };
 
 use toft_core::{
-    flow::Task,
     id::TaskId,
     issue::private::Private,
     landing::{Landing, LandingOffer, LandingState, LandingWait},
     lease::Processes as _,
     refusal::Refusal,
-    store,
     time::Timestamp,
     verbs::{
+        facts,
         land::{List, ListedLanding},
         workspace::Show,
     },
@@ -75,7 +74,7 @@ impl Work<'_> {
             }
         }
         let labels =
-            store::ask(self.store(), |tx| tx.task(task))?.map(|task: Task| task.spec.labels).unwrap_or_default();
+            self.perform(facts::TaskRow { task: task.clone() })?.map(|task| task.spec.labels).unwrap_or_default();
         Ok(Some(LandingOffer {
             target,
             tip: commit.to_owned(),
@@ -165,7 +164,7 @@ impl Work<'_> {
 
     /// When the work on a task was begun for the first time.
     pub fn begun(&self, task: &TaskId) -> Result<Option<Timestamp>, Error> {
-        let attempts = store::ask(self.store(), |tx| tx.attempts(task))?;
+        let attempts = self.perform(facts::TaskAttempts { task: task.clone() })?;
         Ok(attempts.iter().map(|attempt| attempt.started).min())
     }
 

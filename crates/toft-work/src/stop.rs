@@ -5,8 +5,7 @@ use std::time::Duration;
 use toft_core::{
     flow::Attempt,
     refusal::Refusal,
-    store,
-    verbs::{finish, stop},
+    verbs::{facts, finish, stop},
 };
 use toft_session::error::Error;
 
@@ -31,7 +30,7 @@ impl Work<'_> {
     /// Waits until a lease that a runner was ordered to end has ended; none if it takes longer than `patience`.
     pub fn wait_until_stopped(&self, told: &stop::Outcome, patience: Duration) -> Result<Option<Attempt>, Error> {
         self.wait_for(patience, || {
-            let attempts = store::ask(self.store(), |tx| tx.attempts(&told.task))?;
+            let attempts = self.perform(facts::TaskAttempts { task: told.task.clone() })?;
             Ok(attempts.into_iter().find(|attempt| attempt.fence() == told.fence && attempt.ended.is_some()))
         })
     }

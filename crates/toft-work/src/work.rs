@@ -14,9 +14,8 @@ use toft_core::{
     id::{OpId, TaskId},
     lease::{Fence, Holder, Liveness, Processes as _},
     refusal::Refusal,
-    store::{self, LeasesOf},
     verbs::{
-        Operation, Verb, claim, find,
+        Operation, Verb, claim, facts, find,
         finish::{self, How},
         ready, sweep,
         undo::{self, Undo, UndoAction, Undone},
@@ -73,8 +72,9 @@ impl Work<'_> {
         if let (true, Some(text)) = (request.take_over, &request.id) {
             let task = self.run(actor, None, find::TaskNamed { text: self.whole_id(text)? })?;
             request.id = Some(task.to_string());
-            let held = self.live_fence(&task)?;
-            if let Some(pid) = held.and_then(|_| self.living_session(actor, &task)) {
+            let row = self.run(actor, None, facts::TaskRow { task: task.clone() })?;
+            let held = row.is_some_and(|row| row.state.status.held());
+            if let Some(pid) = self.living_session(actor, &task).filter(|_| held) {
                 let state = format!("held by another session that still runs (process {pid})");
                 let wanted = "it is finished there, or that process is ended first".to_owned();
                 return Err(Refusal::WrongState { id: task.to_string(), state, wanted }.into());
@@ -115,11 +115,10 @@ impl Work<'_> {
         if running.is_empty() {
             return Ok(false);
         }
-        let leases = store::ask(self.store(), |tx| tx.leases(&LeasesOf::Repository(None)))?;
+        let held = self.perform(facts::LeaseHolders { leases: running })?;
         let dead = |holder: &Holder| self.machine().liveness(holder) == Liveness::Dead;
-        let orphaned = leases.iter().filter(|lease| lease.holder.as_ref().is_some_and(dead));
-        let orphaned: Vec<String> =
-            orphaned.map(|lease| lease.fence.id.to_string()).filter(|lease| running.contains(lease)).collect();
+        let orphaned = held.into_iter().filter(|(_, holder)| dead(holder));
+        let orphaned: Vec<String> = orphaned.map(|(lease, _)| lease).collect();
         if orphaned.is_empty() {
             return Ok(false);
         }
@@ -183,13 +182,10 @@ impl Work<'_> {
         Ok(outcome)
     }
 
-    fn live_fence(&self, task: &TaskId) -> Result<Option<Fence>, Error> {
-        Ok(store::ask(self.store(), |tx| tx.lease(task))?.map(|lease| lease.fence))
-    }
-
     /// Whether a lease is live: only then is its evidence checked.
     fn stands(&self, task: &TaskId, fence: Option<&Fence>) -> Result<bool, Error> {
-        Ok(fence.is_some() && self.live_fence(task)?.as_ref() == fence)
+        let Some(fence) = fence else { return Ok(false) };
+        Ok(!self.perform(facts::LiveLeases { holds: vec![(task.clone(), fence.clone())] })?.is_empty())
     }
 
     /// Ends a lease as `actor`, and returns what happened to its workspace: it was removed if the configuration allows

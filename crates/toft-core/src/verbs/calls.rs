@@ -11,9 +11,9 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use super::{
-    Caller, Verb, agent, answer, assign, audit, claim, contest, context, find, finish, flow, gc, inbox, issue, land,
-    list, log, op, perform, ready, renew, replan, report, save, send, show, status, stop, sweep, template, undo, visit,
-    workspace,
+    Caller, Verb, agent, answer, assign, audit, claim, contest, context, facts, find, finish, flow, gc, inbox, issue,
+    land, list, log, op, perform, ready, renew, replan, report, save, send, show, status, stop, sweep, template, undo,
+    visit, workspace,
 };
 use crate::{
     refusal::{Refusal, SentError, VerbResult},
@@ -33,7 +33,7 @@ pub struct Call {
 }
 
 /// Every verb, in the order of names.
-pub static CALLS: [Call; 80] = [
+pub static CALLS: [Call; 96] = [
     call::<agent::List>(),
     call::<agent::Mine>(),
     call::<agent::Register>(),
@@ -46,6 +46,7 @@ pub static CALLS: [Call; 80] = [
     call::<assign::Check>(),
     call::<audit::Request>(),
     call::<claim::Request>(),
+    call::<facts::Clock>(),
     call::<context::Request>(),
     call::<finish::Request>(),
     call::<replan::Add>(),
@@ -58,6 +59,7 @@ pub static CALLS: [Call; 80] = [
     call::<replan::Request>(),
     call::<flow::Show>(),
     call::<gc::Request>(),
+    call::<facts::Ids>(),
     call::<inbox::Request>(),
     call::<issue::CheckClosing>(),
     call::<contest::Request>(),
@@ -65,6 +67,9 @@ pub static CALLS: [Call; 80] = [
     call::<issue::OnIt>(),
     call::<contest::Open>(),
     call::<issue::Pending>(),
+    call::<facts::PendingRepositories>(),
+    call::<facts::IssueProgress>(),
+    call::<facts::StartedIssues>(),
     call::<issue::Told>(),
     call::<issue::WhyStarted>(),
     call::<land::Begin>(),
@@ -78,7 +83,12 @@ pub static CALLS: [Call; 80] = [
     call::<land::Retarget>(),
     call::<land::Revert>(),
     call::<land::Review>(),
+    call::<facts::LandingRow>(),
     call::<land::Verdicts>(),
+    call::<facts::LeaseHolders>(),
+    call::<facts::LiveLeases>(),
+    call::<facts::OwnLeases>(),
+    call::<facts::HostProcesses>(),
     call::<list::Request>(),
     call::<log::Request>(),
     call::<op::Recall>(),
@@ -97,7 +107,11 @@ pub static CALLS: [Call; 80] = [
     call::<stop::Obey>(),
     call::<sweep::Request>(),
     call::<sweep::Wanted>(),
+    call::<facts::TaskAttempts>(),
+    call::<facts::TaskLetters>(),
     call::<find::TaskNamed>(),
+    call::<facts::TaskNames>(),
+    call::<facts::TaskRow>(),
     call::<template::List>(),
     call::<template::Put>(),
     call::<template::Remove>(),
@@ -106,12 +120,14 @@ pub static CALLS: [Call; 80] = [
     call::<undo::Last>(),
     call::<undo::Take>(),
     call::<visit::Request>(),
+    call::<facts::Worktrees>(),
     call::<workspace::RecordLanded>(),
     call::<workspace::List>(),
     call::<workspace::Move>(),
     call::<workspace::Name>(),
     call::<workspace::Pin>(),
     call::<workspace::Provide>(),
+    call::<facts::WorkspaceRows>(),
     call::<workspace::Show>(),
     call::<workspace::Unregister>(),
 ];

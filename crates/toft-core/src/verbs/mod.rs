@@ -12,6 +12,7 @@ pub mod claim;
 mod clock;
 pub mod contest;
 pub mod context;
+pub mod facts;
 pub mod find;
 pub mod finish;
 pub mod flow;

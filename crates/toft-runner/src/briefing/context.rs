@@ -1,18 +1,13 @@
 //! The context of one task: what to do, its progress, its dependencies, and how to finish it.
 
-use std::collections::BTreeSet;
-
 use toft_core::{
     flow::{AttemptResult, DependencyKind, Evidence, Outcome as TaskOutcome, Task},
-    id::AgentId,
     issue::{CLOSED, Issue},
     landing::{BounceReason, Landing, LandingOffer},
-    message::Address,
     refusal::Refusal,
     sheet::TokenBudgetText,
-    store,
     text::{clean, datum, quoted},
-    verbs::{context, show::AttemptView},
+    verbs::{context, facts, show::AttemptView},
     workspace::Workspace,
 };
 use toft_plan::{IssueFilter, Plan, shorten_ids};
@@ -167,19 +162,10 @@ impl Briefing<'_> {
     }
 }
 
-/// Messages of an inbox that are looked through.
-const LETTERS: usize = 200;
-
 impl Briefing<'_> {
     /// Messages to the holder of the task that no holder has read.
     fn unread(&self, facts: &context::Outcome) -> Result<Vec<String>, Error> {
-        let holders: BTreeSet<&AgentId> = facts.attempts.iter().map(|view| &view.attempt.agent).collect();
-        let mut letters = Vec::new();
-        for holder in holders {
-            letters.extend(store::ask(self.store(), |tx| tx.inbox(holder.as_str(), true, LETTERS))?);
-        }
-        letters.retain(|letter| letter.message.to == Address::Holder(facts.task.id.clone()));
-        letters.sort_by_key(|letter| letter.message.created);
+        let letters = self.perform(facts::TaskLetters { task: facts.task.id.clone() })?;
         Ok(letters.iter().map(letter).collect())
     }
 

@@ -9,9 +9,9 @@ use std::{
 use toft_core::{
     flow::{Ending, ProviderRefusal, Report, TaskStatus},
     refusal::Refusal,
-    store::{self, LeasesOf},
     verbs::{
         claim::Claimed,
+        facts,
         finish::{self, How, WaitFor},
         report, stop,
     },
@@ -102,7 +102,7 @@ impl Slot {
         }
         let request = report::Request { task: task.id.clone(), fence, report, cost };
         let attempt = self.patiently(|| self.session().perform_as(&self.name, None, request.clone()))?;
-        let now = store::ask(self.session().store(), |tx| tx.task(&task.id))?;
+        let now = self.session().perform(facts::TaskRow { task: task.id.clone() })?;
         let parked = now.as_ref().is_some_and(|task| task.state.status == TaskStatus::Failed);
         let how = serde_json::to_value(attempt.result).unwrap_or_default();
         ended(how.as_str().unwrap_or("lost"), attempt.reason.unwrap_or_default(), parked);
@@ -123,9 +123,8 @@ impl Slot {
         if self.rules.task_limit == UsageLimit::default() {
             return Ok(None);
         }
-        let mut attempts = self.patiently(|| {
-            store::ask(self.session().store(), |tx| tx.attempts(&claimed.task.id)).map_err(Error::from)
-        })?;
+        let look = facts::TaskAttempts { task: claimed.task.id.clone() };
+        let mut attempts = self.patiently(|| self.session().perform(look.clone()))?;
         if let Some(this) = attempts.iter_mut().find(|attempt| attempt.fence == claimed.lease.fence) {
             (this.report, this.cost) = (Some(report.clone()), cost);
         }
@@ -154,13 +153,9 @@ impl Slot {
     pub(super) fn let_go_of_others(&self) -> Result<(), Error> {
         let this = self.session().machine().this_process();
         let unknown = self.repository().asked.borrow().is_none();
-        let left = store::ask(self.session().store(), |tx| {
-            let Some(me) = tx.agent_named(&self.name)? else { return Ok(Vec::new()) };
-            let mut leases = tx.leases(&LeasesOf::Agent(me.id))?;
-            // What follows another process is free when that ends, and counts as lost.
-            leases.retain(|lease| lease.holder.is_none() || unknown && lease.holder == this);
-            Ok(leases)
-        })?;
+        let mut left = self.session().run(&self.name, None, facts::OwnLeases {})?;
+        // What follows another process is free when that ends, and counts as lost.
+        left.retain(|lease| lease.holder.is_none() || unknown && lease.holder == this);
         for lease in left {
             let (id, fence) = (Some(lease.task.to_string()), Some(lease.fence));
             let message = "nobody works on it".to_owned();

@@ -22,11 +22,10 @@ use toft_core::{
     id::TaskId,
     lease::{Fence, Processes},
     refusal::Refusal,
-    store,
     time::Timestamp,
     verbs::{
         claim::Claimed,
-        finish,
+        facts, finish,
         workspace::{List, Listed, Pin, RecordLanded, Show},
     },
     workspace::{Keep, Left, Workspace, WorkspaceState},
@@ -216,7 +215,7 @@ impl<'s> Work<'s> {
         let (commit, made) = WorkspaceBackend::of(checkout)
             .commit_made(&checkout.root, text)?
             .ok_or_else(|| invalid(format!("`{text}` is no commit here")))?;
-        let attempts = store::ask(self.store(), |tx| tx.attempts(task))?;
+        let attempts = self.perform(facts::TaskAttempts { task: task.clone() })?;
         let began = attempts.iter().map(|attempt| attempt.started).min();
         let before = began.is_some_and(|began| made.plus(CLOCKS_DIFFER) < began);
         if before {
@@ -239,7 +238,7 @@ impl<'s> Work<'s> {
         let mut gone = Vec::new();
         for row in self.perform(List { scope: self.scope(), all: false, limit: 0 })? {
             let Some(task) = row.workspace.task.filter(|_| !row.open) else { continue };
-            if let Some(task) = store::ask(self.store(), |tx| tx.task(&task))? {
+            if let Some(task) = self.perform(facts::TaskRow { task })? {
                 gone.extend(self.let_go_of_workspace(actor, &task)?.filter(|tidied| tidied.gone));
             }
         }
@@ -346,7 +345,7 @@ impl Workspaces<'_> {
 
     /// The time by the store's clock.
     pub fn now(&self) -> Result<Timestamp, Error> {
-        Ok(store::ask(self.work.store(), |tx| tx.now())?.wall)
+        Ok(self.work.perform(facts::Clock {})?.now)
     }
 
     /// One workspace that exists on disk.

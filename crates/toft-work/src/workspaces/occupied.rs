@@ -6,12 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use toft_core::{
-    flow::Attempt,
-    id::TaskId,
-    store::{self, WorkspaceQuery},
-    workspace::WorkspaceState,
-};
+use toft_core::{flow::Attempt, id::TaskId, verbs::facts, workspace::WorkspaceState};
 use toft_session::{
     error::Error,
     processes::{Process, kill_processes, processes_about},
@@ -28,12 +23,8 @@ impl Workspaces<'_> {
     /// Ends processes of earlier attempts at a task, and refuses if any other process uses its workspace. If the
     /// present attempt already has the workspace, its holder may run any process in it.
     pub(super) fn clear_of_earlier_attempts(&self, name: &str, task: &TaskId) -> Result<(), Error> {
-        let query = WorkspaceQuery {
-            repository: self.work.located().repository.clone(),
-            live: true,
-            ..WorkspaceQuery::default()
-        };
-        let rows = store::ask(self.work.store(), |tx| tx.workspaces(&query))?;
+        let repository = self.work.located().repository.clone();
+        let rows = self.work.perform(facts::WorkspaceRows { repository, live: true })?;
         let mine = |row: &&toft_core::workspace::Workspace| {
             row.host == self.host() && (row.name == name || row.task.as_ref() == Some(task))
         };
@@ -81,6 +72,6 @@ impl Workspaces<'_> {
     }
 
     fn attempts(&self, task: &TaskId) -> Result<Vec<Attempt>, Error> {
-        Ok(store::ask(self.work.store(), |tx| tx.attempts(task))?)
+        self.work.perform(facts::TaskAttempts { task: task.clone() })
     }
 }

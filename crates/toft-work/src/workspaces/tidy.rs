@@ -5,8 +5,10 @@ use std::{fs, path::Path, time::Duration};
 use toft_core::{
     lease::Fence,
     refusal::Refusal,
-    store::{self, WorkspaceQuery},
-    verbs::workspace::{List, Listed, Move, Show, Unregister},
+    verbs::{
+        facts,
+        workspace::{List, Listed, Move, Show, Unregister},
+    },
     workspace::{Fate, Left, Limits, Survey, Workspace, WorkspaceKind, WorkspaceState, size as shown},
 };
 use toft_session::error::Error;
@@ -246,8 +248,7 @@ impl Workspaces<'_> {
     /// Every workspace that this repository ever had, newest first.
     pub(super) fn rows_ever(&self) -> Result<Vec<Workspace>, Error> {
         let repository = self.work.located().repository.clone();
-        let query = WorkspaceQuery { repository, ..WorkspaceQuery::default() };
-        Ok(store::ask(self.work.store(), |tx| tx.workspaces(&query))?)
+        self.work.perform(facts::WorkspaceRows { repository, live: false })
     }
 
     fn tidy_one(&self, actor: &str, listed: &Listed, limits: &mut Limits, try_only: bool) -> Result<Tidied, Error> {

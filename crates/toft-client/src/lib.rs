@@ -1,0 +1,260 @@
+//! A store on a toft server. A verb is sent whole and run there; nothing of the store is read here.
+//!
+//! A write that gets no answer is sent again with the same operation id, so it is done once. While a server restarts or
+//! another takes over, requests are repeated for [`PATIENCE`].
+
+mod address;
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use toft_core::{
+    refusal::{SentError, VerbError, VerbResult},
+    retention::RetentionKind,
+    store::{Access, Fault, Result as StoreResult, Store, StoreError, StoreTx},
+    time::Timestamp,
+    verbs::Verb,
+    wire::{LONGEST_WAIT, PROTOCOL, PROTOCOL_HEADER, SentCall, SentChanges, SentOutcome},
+};
+use ureq::{
+    Agent, Body,
+    http::{Response, StatusCode},
+    tls::{Certificate, RootCerts, TlsConfig},
+};
+
+pub use address::ServerAddress;
+
+/// How long a server may be away before a command fails: longer than a database server's failover takes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a server may take to answer a request that does not wait.
+const ANSWER: Duration = Duration::from_secs(30);
+const CONNECT: Duration = Duration::from_secs(5);
+/// Pauses between tries: short at first.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// The largest answer that is read.
+const LARGEST: u64 = 256 << 20;
+
+/// A store on a toft server.
+pub struct RemoteStore {
+    address: ServerAddress,
+    token: String,
+    agent: Agent,
+    patience: Duration,
+}
+
+impl RemoteStore {
+    /// A store at `address`. Nothing is sent yet.
+    pub fn new(address: ServerAddress, token: String) -> StoreResult<Self> {
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_connect(Some(CONNECT))
+            .user_agent(concat!("toft/", env!("CARGO_PKG_VERSION")));
+        if address.encrypted() {
+            config = config.tls_config(trusted(&address)?);
+        }
+        Ok(Self { agent: config.build().new_agent(), address, token, patience: PATIENCE })
+    }
+
+    /// Gives up after this long without an answer.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The server.
+    pub fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+
+    /// Runs a verb on the server. If nothing can be done now, the server waits up to `wait` until something can.
+    pub fn call<V: Verb>(&self, call: &SentCall, wait: Duration) -> VerbResult<V::Outcome> {
+        let wait = wait.min(LONGEST_WAIT);
+        let path = match wait.is_zero() {
+            true => format!("/v1/verbs/{}", V::NAME),
+            false => format!("/v1/verbs/{}?wait={}", V::NAME, wait.as_millis()),
+        };
+        let body = serde_json::to_vec(call).map_err(|error| self.failed("write a request", &error.to_string()))?;
+        let repeatable = V::ACCESS == Access::Read || call.op.is_some();
+        let answer = self.send("POST", &path, Some(&body), ANSWER + wait, repeatable).map_err(|error| match error {
+            StoreError::Unreachable { .. } if !repeatable => unknown(call),
+            error => error,
+        })?;
+        let said: SentOutcome = self.read(answer)?;
+        serde_json::from_value(said.outcome)
+            .map_err(|error| self.failed("read an answer of the server", &error.to_string()).into())
+    }
+
+    /// Waits up to `wait` for a change after `counter`; returns the counter of the last change.
+    pub fn changes(&self, counter: Option<u64>, wait: Duration) -> StoreResult<u64> {
+        let wait = wait.min(LONGEST_WAIT);
+        let after = counter.map(|counter| format!("after={counter}&wait={}", wait.as_millis())).unwrap_or_default();
+        let answer = self.send("GET", &format!("/v1/changes?{after}"), None, ANSWER + wait, true)?;
+        let said: SentChanges = self.read(answer).map_err(only_failed)?;
+        Ok(said.counter)
+    }
+
+    /// Keeps a large value under its digest.
+    pub fn keep_blob(&self, blob: &str, text: &str) -> StoreResult<()> {
+        let answer = self.send("PUT", &format!("/v1/blobs/{blob}"), Some(text.as_bytes()), ANSWER, true)?;
+        self.text(answer).map(drop).map_err(only_failed)
+    }
+
+    /// A large value.
+    pub fn blob(&self, blob: &str) -> StoreResult<String> {
+        let answer = self.send("GET", &format!("/v1/blobs/{blob}"), None, ANSWER, true)?;
+        let text = self.text(answer).map_err(only_failed)?;
+        match blake3::hash(text.as_bytes()).to_hex().as_str() == blob {
+            true => Ok(text),
+            false => Err(self.failed("read a blob", "it is not what its name says")),
+        }
+    }
+
+    /// Sends a request, and again for as long as no server answers.
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+        patience: Duration,
+        repeatable: bool,
+    ) -> StoreResult<Response<Body>> {
+        let (until, mut pause) = (Instant::now() + self.patience, FIRST_PAUSE);
+        loop {
+            let cause = match self.send_once(method, path, body, patience) {
+                Ok(answer) if !is_away(answer.status()) => return Ok(answer),
+                Ok(answer) => format!("it answers {}", answer.status()),
+                Err(error) => {
+                    let sent = !matches!(error, ureq::Error::ConnectionFailed | ureq::Error::HostNotFound)
+                        && !matches!(&error, ureq::Error::Io(cause) if cause.kind() == std::io::ErrorKind::ConnectionRefused);
+                    if sent && !repeatable {
+                        return Err(self.unreachable(error.to_string()));
+                    }
+                    error.to_string()
+                }
+            };
+            if Instant::now() + pause >= until {
+                return Err(self.unreachable(cause));
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    fn send_once(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+        patience: Duration,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let url = format!("{}{path}", self.address.origin());
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(url)
+            .header("authorization", format!("Bearer {}", self.token))
+            .header("content-type", "application/json")
+            .header("toft-space", self.address.space())
+            .header(PROTOCOL_HEADER, PROTOCOL);
+        let configured = |request| self.agent.configure_request(request).timeout_global(Some(patience)).build();
+        match body {
+            Some(body) => {
+                self.agent.run(self.agent.configure_request(request.body(body)?).timeout_global(Some(patience)).build())
+            }
+            None => self.agent.run(configured(request.body(())?)),
+        }
+    }
+
+    fn text(&self, mut answer: Response<Body>) -> VerbResult<String> {
+        let status = answer.status();
+        let text = answer.body_mut().with_config().limit(LARGEST).read_to_string();
+        let text = text.map_err(|error| self.unreachable(error.to_string()))?;
+        if status.is_success() {
+            return Ok(text);
+        }
+        if let Ok(error) = serde_json::from_str::<SentError>(&text) {
+            return Err(error.into());
+        }
+        let cause = match status {
+            StatusCode::UNAUTHORIZED => "the server does not know this token".to_owned(),
+            _ => format!("{status}: {}", text.chars().take(300).collect::<String>()),
+        };
+        let doing = format!("ask {}", self.address);
+        Err(StoreError::Blocked { fault: Fault::Credentials, doing, cause }.into())
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&self, answer: Response<Body>) -> VerbResult<T> {
+        let text = self.text(answer)?;
+        serde_json::from_str(&text)
+            .map_err(|error| self.failed("read an answer of the server", &error.to_string()).into())
+    }
+
+    fn failed(&self, doing: &str, cause: &str) -> StoreError {
+        StoreError::Failed { doing: doing.to_owned(), cause: format!("{}: {cause}", self.address) }
+    }
+
+    fn unreachable(&self, cause: String) -> StoreError {
+        StoreError::Unreachable { server: self.address.to_string(), cause }
+    }
+}
+
+/// Whether a server, or what is in front of it, says that nobody can answer now.
+fn is_away(status: StatusCode) -> bool {
+    matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+}
+
+fn unknown(call: &SentCall) -> StoreError {
+    let op = call.op.as_ref().map_or_else(|| "this operation".to_owned(), |op| op.id.to_string());
+    StoreError::OutcomeUnknown { op }
+}
+
+fn only_failed(error: VerbError) -> StoreError {
+    match error {
+        VerbError::Failed(error) => error,
+        VerbError::Refused(refusal) => {
+            StoreError::Failed { doing: "ask the server".into(), cause: refusal.to_string() }
+        }
+    }
+}
+
+/// TLS with the certificates of the system, or of a file; always verified.
+fn trusted(address: &ServerAddress) -> StoreResult<TlsConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let roots = match address.authority() {
+        Some(file) => {
+            let wrong = |cause: String| StoreError::Failed { doing: format!("read {}", file.display()), cause };
+            let pem = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+            let read = ureq::tls::parse_pem(&pem).filter_map(|item| match item {
+                Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+                Ok(_) => None,
+                Err(error) => Some(Err(wrong(error.to_string()))),
+            });
+            RootCerts::from(read.collect::<StoreResult<Vec<_>>>()?)
+        }
+        None => {
+            let native = rustls_native_certs::load_native_certs().certs;
+            RootCerts::from(native.into_iter().map(|found| Certificate::from_der(&found).to_owned()))
+        }
+    };
+    Ok(TlsConfig::builder().unversioned_rustls_crypto_provider(provider).root_certs(roots).build())
+}
+
+impl Store for RemoteStore {
+    fn begin(&self, _access: Access) -> StoreResult<Box<dyn StoreTx + '_>> {
+        Err(self.failed("open a transaction", "a server runs verbs, not transactions of its clients"))
+    }
+
+    fn change_counter(&self) -> StoreResult<u64> {
+        self.changes(None, Duration::ZERO)
+    }
+
+    fn forget(&self, _what: RetentionKind, _before: Timestamp, _limit: usize) -> StoreResult<usize> {
+        // The server forgets what is old.
+        Ok(0)
+    }
+}

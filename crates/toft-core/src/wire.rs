@@ -1,0 +1,189 @@
+//! Wire: how a verb is sent to a server, and what comes back.
+//!
+//! A caller sends facts about itself and its machine; which of them count is decided by the server, from the token. The
+//! two ends may have different versions: every field has a default.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    agent::Role,
+    lease::{Fence, Holder, Liveness, Processes},
+    repository::Place,
+    verbs::{Operation, Policy},
+};
+
+/// The version of the protocol: within 1 there are only additions.
+pub const PROTOCOL: &str = "1.0";
+/// The header in which both ends name their version of the protocol.
+pub const PROTOCOL_HEADER: &str = "toft-protocol";
+/// How long a server holds a request that waits, at most.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// A verb, sent to a server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SentCall {
+    pub caller: SentCaller,
+    /// Makes a repeated request return the first answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub op: Option<Operation>,
+    /// The verb's request.
+    pub request: Value,
+}
+
+/// Who asks, and from where.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SentCaller {
+    /// The agent's name; that of the token if empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub agent: String,
+    pub place: Place,
+    /// The machine, as seen by its processes.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    /// The machine, as seen by its disks.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub disks: String,
+    /// The fences that the caller can prove.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<Fence>,
+    /// Processes of its machine that have ended and that leases follow.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<Holder>,
+    /// Leases whose agents still run on its machine though the process that the lease follows may have ended.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub running: BTreeSet<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<SentPolicy>,
+}
+
+/// The settings of a caller; durations in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SentPolicy {
+    pub ttl: u64,
+    pub cap: u64,
+    pub backoff: u64,
+    pub backoff_max: u64,
+    pub max_attempts: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub verify: Vec<String>,
+}
+
+impl From<&Policy> for SentPolicy {
+    fn from(policy: &Policy) -> Self {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            ttl: ms(policy.ttl),
+            cap: ms(policy.cap),
+            backoff: ms(policy.backoff),
+            backoff_max: ms(policy.backoff_max),
+            max_attempts: policy.max_attempts,
+            verify: policy.verify.clone(),
+        }
+    }
+}
+
+impl SentPolicy {
+    /// The settings that count: the caller's, but no lease outlasts those of the server, and nothing is tried for ever.
+    #[must_use]
+    pub fn within(&self, server: &Policy) -> Policy {
+        const MOST_ATTEMPTS: u32 = 100;
+        let or = |ms: u64, default: Duration| if ms == 0 { default } else { Duration::from_millis(ms) };
+        Policy {
+            ttl: or(self.ttl, server.ttl).min(server.cap),
+            cap: or(self.cap, server.cap).min(server.cap),
+            backoff: or(self.backoff, server.backoff),
+            backoff_max: or(self.backoff_max, server.backoff_max),
+            max_attempts: if self.max_attempts == 0 {
+                server.max_attempts
+            } else {
+                self.max_attempts.min(MOST_ATTEMPTS)
+            },
+            verify: self.verify.clone(),
+        }
+    }
+}
+
+/// The answer to a verb.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SentOutcome {
+    /// The verb's outcome.
+    pub outcome: Value,
+}
+
+/// The answer of a server that was asked for changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SentChanges {
+    /// A number that is different after every change.
+    pub counter: u64,
+}
+
+/// The processes of a machine that is elsewhere: nobody here can tell whether they run.
+#[derive(Clone, Debug, Default)]
+pub struct DistantProcesses {
+    pub host: String,
+    pub disks: String,
+    /// Processes that their own machine says have ended.
+    pub ended: Vec<Holder>,
+    /// Leases whose agents still run there.
+    pub running: BTreeSet<String>,
+}
+
+impl Processes for DistantProcesses {
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn disks(&self) -> &str {
+        &self.disks
+    }
+
+    fn liveness(&self, holder: &Holder) -> Liveness {
+        let told = holder.host == self.host && self.ended.contains(holder);
+        if told { Liveness::Dead } else { Liveness::Unknown }
+    }
+
+    fn attempts(&self) -> BTreeSet<String> {
+        self.running.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_caller_does_not_say_is_the_servers_and_no_lease_outlasts_its_cap() {
+        let server = Policy::default();
+        let nothing: SentCall = serde_json::from_str("{}").unwrap();
+        assert_eq!(nothing.caller, SentCaller::default());
+        let own = SentPolicy::from(&Policy { ttl: Duration::from_secs(5), ..Policy::default() });
+        assert_eq!(own.within(&server).ttl, Duration::from_secs(5));
+        let same = SentPolicy::default().within(&server);
+        assert_eq!((same.ttl, same.cap, same.max_attempts), (server.ttl, server.cap, server.max_attempts));
+        let greedy = SentPolicy { ttl: u64::MAX, cap: u64::MAX, max_attempts: u32::MAX, ..SentPolicy::default() };
+        let greedy = greedy.within(&server);
+        assert_eq!((greedy.ttl, greedy.cap, greedy.max_attempts), (server.cap, server.cap, 100));
+    }
+
+    #[test]
+    fn only_the_machine_of_a_process_says_that_it_has_ended() {
+        let process = |host: &str| Holder { host: host.into(), boot: "b".into(), pid: 7, started: 1 };
+        let told = |host: &str, ended: Vec<Holder>| DistantProcesses {
+            host: host.into(),
+            ended,
+            ..DistantProcesses::default()
+        };
+        assert_eq!(told("a", vec![process("a")]).liveness(&process("a")), Liveness::Dead);
+        assert_eq!(told("a", vec![]).liveness(&process("a")), Liveness::Unknown);
+        assert_eq!(told("b", vec![process("a")]).liveness(&process("a")), Liveness::Unknown, "another machine's");
+    }
+}
