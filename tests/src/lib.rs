@@ -1,6 +1,7 @@
 //! What the stories share: a home of their own, real repositories, and the installed binary.
 
 pub mod agents;
+pub mod fleet;
 #[cfg(unix)]
 pub mod forge;
 pub mod issues;
@@ -27,6 +28,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+pub use fleet::FleetServer;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -63,6 +65,7 @@ pub fn new_store_on(server: &str) -> String {
 pub struct Home {
     dir: TempDir,
     env: BTreeMap<String, String>,
+    fleet: Option<FleetServer>,
 }
 
 impl Home {
@@ -101,11 +104,25 @@ impl Home {
             ("TOFT_IDS", "whole".into()),
             ("TOFT_STORY", dir.path().display().to_string()),
         ];
-        let mut home = Self { dir, env: env.into_iter().map(|(name, value)| (name.into(), value)).collect() };
-        if let Some(server) = story_server() {
-            home.use_store(&new_store_on(&server));
+        let env = env.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let mut home = Self { dir, env, fleet: None };
+        let store = story_server().map(|server| new_store_on(&server));
+        if std::env::var_os("TOFT_STORY_FLEET").is_some() {
+            home.behind_a_server(store.as_deref());
+        } else if let Some(store) = store {
+            home.use_store(&store);
         }
         home
+    }
+
+    /// From now on every command asks a server of its own, which has this store, or a file.
+    pub fn behind_a_server(&mut self, store: Option<&str>) {
+        let file = self.path().join("fleet.db").display().to_string();
+        let server = FleetServer::start(self, store.unwrap_or(&file), &[]);
+        let secret = server.token(self, "fleet", "admin");
+        self.set("TOFT_STORE", &server.url);
+        self.set("TOFT_TOKEN", &secret);
+        self.fleet = Some(server);
     }
 
     /// From now on every command uses this store.

@@ -204,8 +204,12 @@ impl From<Error> for Failure {
                 USAGE,
                 "unknown_store",
                 message,
-                "a store is repo, worktree, global, the path of a file, or postgres://…",
+                "a store is repo, worktree, global, the path of a file, postgres://…, or https://…",
             ),
+            Error::NoToken { .. } => {
+                Self::new(NOT_ALLOWED, "no_token", message, "toft login URL keeps a token that its server gave you")
+            }
+            Error::OnServer { .. } => Self::new(USAGE, "on_server", message, "ask who runs that server"),
             Error::Config { .. } => {
                 Self::new(USAGE, "config", message, "correct that value; toft where lists the files")
             }
@@ -368,6 +372,11 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::AgentPaused { agent, state } if state == "removed" => {
             (NOT_ALLOWED, "agent_removed", format!("toft agent register {agent} registers it again"))
         }
+        Refusal::TokenDenied { .. } => (
+            NOT_ALLOWED,
+            "token_denied",
+            "act under the token's own name, or ask an admin of the server for a token with another role".into(),
+        ),
         Refusal::NotAllowed { .. } => (
             NOT_ALLOWED,
             "not_allowed",

@@ -17,7 +17,7 @@ use toft_core::{
     store::{Access, Fault, Result as StoreResult, Store, StoreError, StoreTx},
     time::Timestamp,
     verbs::Verb,
-    wire::{LONGEST_WAIT, PROTOCOL, PROTOCOL_HEADER, SentCall, SentChanges, SentOutcome},
+    wire::{LONGEST_WAIT, PROTOCOL, PROTOCOL_HEADER, SentCall, SentChanges, SentOutcome, SentToken},
 };
 use ureq::{
     Agent, Body,
@@ -97,6 +97,12 @@ impl RemoteStore {
         let answer = self.send("GET", &format!("/v1/changes?{after}"), None, ANSWER + wait, true)?;
         let said: SentChanges = self.read(answer).map_err(only_failed)?;
         Ok(said.counter)
+    }
+
+    /// Whose the token is.
+    pub fn own_token(&self) -> StoreResult<SentToken> {
+        let answer = self.send("GET", "/v1/token", None, ANSWER, true)?;
+        self.read(answer).map_err(only_failed)
     }
 
     /// Keeps a large value under its digest.

@@ -18,6 +18,7 @@ use crate::{
     message::{Delivery, Message},
     repository::{Place, Repository, Worktree},
     time::Timestamp,
+    token::Token,
     workspace::Workspace,
 };
 
@@ -96,6 +97,8 @@ pub enum Write {
     Landing(Landing),
     /// The result of checks on a tree.
     Verdict(Verdict),
+    /// A token.
+    Token(Token),
     /// A version of a template.
     Template(Template),
     /// A queue entry; at most one for each task.

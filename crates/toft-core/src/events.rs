@@ -57,6 +57,8 @@ pub const EVENTS: &[(&str, &str)] = &[
     ("message.sent", "a message was sent"),
     ("message.read", "a message was read"),
     ("message.acked", "a message was acknowledged"),
+    ("token.created", "a token for a server was made"),
+    ("token.revoked", "tokens were revoked, or a code for joining was used"),
     ("agent.registered", "an agent was registered, or its description was changed"),
     ("agent.told", "an agent was paused or resumed"),
     ("agent.removed", "an agent was removed"),

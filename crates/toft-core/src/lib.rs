@@ -31,6 +31,7 @@ pub mod tables;
 pub mod testing;
 pub mod text;
 pub mod time;
+pub mod token;
 pub mod verbs;
 pub mod wire;
 pub mod workspace;

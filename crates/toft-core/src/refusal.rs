@@ -16,6 +16,7 @@ use crate::{
     rights::{Action, named},
     store::StoreError,
     time::Timestamp,
+    token::TokenRole,
 };
 
 /// An issue that cannot be started, for example because its template is missing.
@@ -163,6 +164,14 @@ pub enum Refusal {
         agent: String,
         role: Role,
         action: Action,
+    },
+    /// The caller's token does not allow it.
+    #[error("the token of `{name}` ({role}) does not allow that: {why}")]
+    TokenDenied {
+        /// The owner of the token.
+        name: String,
+        role: TokenRole,
+        why: String,
     },
     /// Text that looks like a secret would be published.
     #[error("{found}")]

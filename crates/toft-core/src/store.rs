@@ -22,6 +22,7 @@ use crate::{
     repository::{Repository, Scope, Worktree},
     retention::RetentionKind,
     time::{Now, Timestamp},
+    token::Token,
     workspace::Workspace,
 };
 
@@ -124,6 +125,11 @@ pub trait StoreTx {
     fn verdict(&mut self, key: &str) -> Result<Option<Verdict>>;
     /// Checks of a repository that changed their mind, by key.
     fn flaky_verdicts(&mut self, repository: &RepositoryId) -> Result<Vec<Verdict>>;
+
+    /// A token, by the digest of its secret.
+    fn token(&mut self, digest: &str) -> Result<Option<Token>>;
+    /// Every token, by name.
+    fn tokens(&mut self) -> Result<Vec<Token>>;
 
     /// Every repository, by id.
     fn repositories(&mut self) -> Result<Vec<Repository>>;

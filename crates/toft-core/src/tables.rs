@@ -24,6 +24,7 @@ use crate::{
         WorkspaceQuery,
     },
     time::Timestamp,
+    token::Token,
     workspace::Workspace,
 };
 
@@ -46,6 +47,8 @@ pub struct Tables {
     pub workspaces: BTreeMap<WorkspaceId, Workspace>,
     pub landings: BTreeMap<LandingId, Landing>,
     pub verdicts: BTreeMap<String, Verdict>,
+    /// Tokens, by digest.
+    pub tokens: BTreeMap<String, Token>,
     pub templates: BTreeMap<(String, u32), Template>,
     pub queue: BTreeMap<TaskId, QueueEntry>,
     pub receipts: BTreeMap<OpId, Receipt>,
@@ -107,6 +110,7 @@ impl Tables {
             Write::Workspace(row) => drop(t.workspaces.insert(row.id.clone(), row)),
             Write::Landing(row) => drop(t.landings.insert(row.id.clone(), row)),
             Write::Verdict(row) => drop(t.verdicts.insert(row.key.clone(), row)),
+            Write::Token(row) => drop(t.tokens.insert(row.digest.clone(), row)),
             Write::Template(row) => drop(t.templates.insert((row.name.clone(), row.version), row)),
             Write::Queue(row) => drop(t.queue.insert(row.task.clone(), row)),
             Write::DropQueue(id) => drop(t.queue.remove(&id)),
@@ -346,6 +350,16 @@ impl Tables {
 
     pub fn verdict(&self, key: &str) -> Result<Option<Verdict>> {
         Ok(self.verdicts.get(key).cloned())
+    }
+
+    pub fn token(&self, digest: &str) -> Result<Option<Token>> {
+        Ok(self.tokens.get(digest).cloned())
+    }
+
+    pub fn tokens(&self) -> Result<Vec<Token>> {
+        let mut all: Vec<Token> = self.tokens.values().cloned().collect();
+        all.sort_by(|a, b| (&a.name, &a.digest).cmp(&(&b.name, &b.digest)));
+        Ok(all)
     }
 
     pub fn flaky_verdicts(&self, repository: &RepositoryId) -> Result<Vec<Verdict>> {

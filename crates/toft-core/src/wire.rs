@@ -13,6 +13,7 @@ use crate::{
     agent::Role,
     lease::{Fence, Holder, Liveness, Processes},
     repository::Place,
+    token::TokenRole,
     verbs::{Operation, Policy},
 };
 
@@ -124,6 +125,14 @@ pub struct SentOutcome {
 pub struct SentChanges {
     /// A number that is different after every change.
     pub counter: u64,
+}
+
+/// Whose a token is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SentToken {
+    pub name: String,
+    pub role: TokenRole,
 }
 
 /// The processes of a machine that is elsewhere: nobody here can tell whether they run.

@@ -127,6 +127,6 @@ impl Plan<'_> {
         if let Some(noted) = &mut noted {
             noted.detail[REPLICA] = self.replica()?.to_string().into();
         }
-        self.session.perform_as("toft", None, Told { news, noted, epics })
+        self.session.perform(Told { news, noted, epics })
     }
 }

@@ -414,6 +414,7 @@ impl AttemptRun<'_> {
         let store = match &self.work.located().store {
             Home::File(path) => path.display().to_string(),
             Home::Server(url) => url.clone(),
+            Home::Remote(address) => address.to_string(),
         };
         let mut set: Vec<(String, String)> = variables(&self.given.workspace).into_iter().collect();
         let fence = self.fence();

@@ -115,7 +115,7 @@ impl Slot {
     pub fn new(sessions: Vec<Session>, name: String, rules: Rules) -> Self {
         let servers = sessions.iter().filter_map(|session| match &session.located().store {
             Home::Server(url) => Some(url.as_str()),
-            Home::File(_) => None,
+            Home::File(_) | Home::Remote(_) => None,
         });
         let mask = Mask::from_environment(servers);
         let repository = |session| SlotRepository {
@@ -515,6 +515,8 @@ fn passing(error: &Error) -> bool {
         | Error::UnknownRepository { .. }
         | Error::StoreThere { .. }
         | Error::UnknownStore { .. }
+        | Error::NoToken { .. }
+        | Error::OnServer { .. }
         | Error::Config { .. }
         | Error::PlanFile { .. }
         | Error::Untrusted { .. }

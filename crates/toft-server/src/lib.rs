@@ -3,4 +3,5 @@
 //! The only crate that is asynchronous; `blocking.rs` is its one bridge to everything else.
 
 mod blocking;
+pub mod http;
 pub mod mcp;

@@ -83,6 +83,9 @@ impl Session {
     fn write_backup(&self, draft: &Path, now: Timestamp) -> Result<(usize, usize), Error> {
         let located = self.located();
         let (archive, kind, schema) = match self.engine() {
+            Engine::Remote(_) => {
+                return Err(Error::OnServer { server: located.store.to_string(), doing: "backs its store up" });
+            }
             Engine::File(store) => {
                 let archive = Archive::create(draft, |draft| store.backup(draft))?;
                 let schema = archive.schema()?;

@@ -64,6 +64,8 @@ pub enum StoreLocation {
     NewPath(PathBuf),
     /// A PostgreSQL server, by URL.
     Server(String),
+    /// A toft server, by URL.
+    Remote(String),
 }
 
 impl StoreLocation {
@@ -82,13 +84,14 @@ impl StoreLocation {
         Self::Server(url.into())
     }
 
-    /// Reads `repo`, `worktree`, `global`, a `postgres://` URL or a path; `~` is the home directory.
+    /// Reads `repo`, `worktree`, `global`, a `postgres://` or `https://` URL or a path; `~` is the home directory.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Ok(match text {
             "repo" => Self::Repo,
             "worktree" => Self::Worktree,
             "global" => Self::Global,
             _ if text.starts_with("postgres://") || text.starts_with("postgresql://") => Self::server(text),
+            _ if text.starts_with("https://") || text.starts_with("http://") => Self::Remote(text.to_owned()),
             // Also with a slash too few: nobody names a file so, and the text may hold a password.
             _ if text.contains("://") || text.starts_with("postgres:") || text.starts_with("postgresql:") => {
                 let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
@@ -469,7 +472,7 @@ pub fn home() -> PathBuf {
     variable("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
-fn config_home() -> PathBuf {
+pub(crate) fn config_home() -> PathBuf {
     variable("XDG_CONFIG_HOME").map_or_else(|| home().join(".config"), PathBuf::from).join("toft")
 }
 

@@ -3,16 +3,20 @@
 use std::{
     fmt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde_json::Value;
+use toft_client::{RemoteStore, ServerAddress};
 use toft_core::{
     checkpoint::{Detail, INLINE_LIMIT},
+    refusal::VerbError,
     store::{Store, StoreError},
+    verbs::{self, Caller, Verb},
 };
 use toft_store::SqliteStore;
 
-use crate::{blobs, error::Error};
+use crate::{blobs, distant, error::Error, token};
 #[cfg(feature = "postgres")]
 use toft_store::PostgresStore;
 
@@ -23,6 +27,8 @@ pub enum Home {
     File(PathBuf),
     /// A PostgreSQL server, by URL.
     Server(String),
+    /// A toft server.
+    Remote(ServerAddress),
 }
 
 impl Home {
@@ -30,7 +36,7 @@ impl Home {
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
-            Self::Server(_) => None,
+            Self::Server(_) | Self::Remote(_) => None,
         }
     }
 
@@ -49,6 +55,7 @@ impl fmt::Display for Home {
             Self::Server(url) => f.write_str(&toft_store::postgres::without_password(url)),
             #[cfg(not(feature = "postgres"))]
             Self::Server(_) => f.write_str("a PostgreSQL server"),
+            Self::Remote(address) => address.fmt(f),
         }
     }
 }
@@ -71,6 +78,8 @@ pub enum Engine {
     /// A PostgreSQL server.
     #[cfg(feature = "postgres")]
     Server(Box<PostgresStore>),
+    /// A toft server.
+    Remote(Box<RemoteStore>),
 }
 
 impl Engine {
@@ -104,7 +113,24 @@ impl Engine {
             }
             #[cfg(not(feature = "postgres"))]
             (Home::Server(_), _) => Err(Error::UnknownStore { text: home.to_string() }),
+            (Home::Remote(address), _) => {
+                let token = token::of(address)?.ok_or_else(|| Error::NoToken { server: address.to_string() })?;
+                Ok(Self::Remote(Box::new(RemoteStore::new(address.clone(), token)?)))
+            }
         }
+    }
+
+    /// Runs a verb. If nothing can be done now, a server waits up to `wait` until something can.
+    pub fn perform<V: Verb>(&self, caller: &mut Caller<'_>, verb: V, wait: Duration) -> Result<V::Outcome, VerbError> {
+        match self {
+            Self::Remote(remote) => distant::perform(remote, caller, verb, wait),
+            local => verbs::perform(local.store(), caller, verb),
+        }
+    }
+
+    /// Whether a verb that finds nothing can wait where the store is.
+    pub fn waits(&self) -> bool {
+        matches!(self, Self::Remote(_))
     }
 
     /// Upgrades an existing store; returns the schema version before and after.
@@ -115,6 +141,7 @@ impl Engine {
             Home::Server(url) => PostgresStore::migrate(url),
             #[cfg(not(feature = "postgres"))]
             Home::Server(_) => return Err(Error::UnknownStore { text: home.to_string() }),
+            Home::Remote(_) => return Err(Error::OnServer { server: home.to_string(), doing: "upgrades its store" }),
         };
         match migrated {
             Err(StoreError::Missing { .. }) => Err(Error::NotInitialised { store: home.to_string() }),
@@ -128,6 +155,7 @@ impl Engine {
             Self::File(store) => store.as_ref(),
             #[cfg(feature = "postgres")]
             Self::Server(store) => store.as_ref(),
+            Self::Remote(store) => store.as_ref(),
         }
     }
 
@@ -138,12 +166,32 @@ impl Engine {
             return Ok(Detail::Inline(value));
         }
         let blob = blake3::hash(text.as_bytes()).to_hex().to_string();
-        match self {
-            Self::File(store) => blobs::keep(store.path(), &blob, &text)?,
-            #[cfg(feature = "postgres")]
-            Self::Server(store) => store.keep_blob(&blob, &text)?,
-        }
+        self.keep_blob(&blob, &text)?;
         Ok(Detail::Blob { blob, bytes: text.len() as u64 })
+    }
+
+    /// Keeps a large text under its digest.
+    pub fn keep_blob(&self, blob: &str, text: &str) -> Result<(), Error> {
+        match self {
+            Self::File(store) => blobs::keep(store.path(), blob, text)?,
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => store.keep_blob(blob, text)?,
+            Self::Remote(store) => store.keep_blob(blob, text)?,
+        }
+        Ok(())
+    }
+
+    /// The large text with this digest.
+    pub fn load_blob(&self, blob: &str) -> Result<String, Error> {
+        if blob.len() != 64 || !blob.chars().all(|c| c.is_ascii_hexdigit()) {
+            return Err(unreadable(blob, "that is no digest"));
+        }
+        match self {
+            Self::File(store) => blobs::load(store.path(), blob),
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => store.blob(blob)?.ok_or_else(|| unreadable(blob, "it is not there")),
+            Self::Remote(store) => Ok(store.blob(blob)?),
+        }
     }
 
     /// The value of a checkpoint's detail.
@@ -152,11 +200,7 @@ impl Engine {
             Detail::Inline(value) => return Ok(value.clone()),
             Detail::Blob { blob, .. } => blob,
         };
-        let text = match self {
-            Self::File(store) => blobs::load(store.path(), blob)?,
-            #[cfg(feature = "postgres")]
-            Self::Server(store) => store.blob(blob)?.ok_or_else(|| unreadable(blob, "it is not there"))?,
-        };
+        let text = self.load_blob(blob)?;
         serde_json::from_str(&text).map_err(|error| unreadable(blob, &error.to_string()))
     }
 }

@@ -35,6 +35,16 @@ pub enum Error {
     /// The store does not know this repository, so the repository cannot see or claim anything in it.
     #[error("{store} does not know the repository {name}")]
     UnknownRepository { name: String, store: String },
+    /// Nothing here proves to a server who asks.
+    #[error("this user has no token for {server}")]
+    NoToken { server: String },
+    /// Only the server itself does this.
+    #[error("{server} {doing} itself")]
+    OnServer {
+        server: String,
+        /// What it does.
+        doing: &'static str,
+    },
     /// A restore would replace an intact store.
     #[error("there is a store at {store} already")]
     StoreThere { store: String },

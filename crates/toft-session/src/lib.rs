@@ -7,6 +7,7 @@ pub mod backup;
 mod blobs;
 pub mod config;
 pub mod config_file;
+mod distant;
 pub mod engine;
 pub mod error;
 pub mod events;
@@ -24,6 +25,7 @@ pub mod registry;
 pub mod repositories;
 pub mod session;
 pub mod setup;
+pub mod token;
 pub mod transcript;
 mod upkeep;
 

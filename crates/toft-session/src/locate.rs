@@ -4,13 +4,16 @@ use std::{
     fs,
     io::Write as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use toft_core::{
     agent::Role,
     id::{IdGenerator, RepositoryId},
+    repository::{Place, Repository},
     retention::Retention,
-    store::{self, StoreError},
+    store::StoreError,
+    verbs::{Caller, visit},
 };
 use toft_store::private;
 use toft_vcs::{Checkout, ID_FILE, PLAIN_DIR, Vcs};
@@ -24,6 +27,7 @@ use crate::{
     machine::Machine,
     person, registry,
     session::random_ids,
+    token,
 };
 
 /// The file name of a repository's own store.
@@ -133,6 +137,10 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         (StoreLocation::Repo, StoreSource::Repository)
     };
     let home = home_of(&store, checkout.as_ref(), &dir)?;
+    let on_server = match &home {
+        Home::Remote(server) => token::name_on(server),
+        _ => None,
+    };
     let per_worktree = store == StoreLocation::Worktree;
     // Who configured a store for every worktree wants one in each new worktree too.
     let wanted = per_worktree && matches!(source, StoreSource::File(_));
@@ -159,7 +167,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
         checkout,
         repository,
         role: person::role(config.agent.is_some(), config.served),
-        agent: config.agent.clone().or(settings.agent).unwrap_or_else(user_name),
+        agent: config.agent.clone().or(settings.agent).or(on_server).unwrap_or_else(user_name),
         files: settings.files,
         policy,
         retention: settings.retention,
@@ -222,6 +230,7 @@ fn home_of(store: &StoreLocation, checkout: Option<&Checkout>, dir: &Path) -> Re
         StoreLocation::Global => state_home().join("toft.db"),
         StoreLocation::Path(path) | StoreLocation::NewPath(path) => dir.join(path),
         StoreLocation::Server(url) => return Ok(Home::Server(url.clone())),
+        StoreLocation::Remote(url) => return Ok(Home::Remote(token::address(url)?)),
     }))
 }
 
@@ -271,7 +280,7 @@ pub(crate) fn establish(mut located: Located, ids: &mut IdGenerator) -> Result<(
     };
     let engine = Engine::open(&located.store, Open::Create)?;
     if let Some(checkout) = &located.checkout {
-        located.repository = Some(settle_id(&located, checkout, engine.store(), ids)?);
+        located.repository = Some(settle_id(&located, checkout, &engine, ids)?);
     }
     if let Some(file) = located.store.file() {
         registry::remember(file)?;
@@ -284,16 +293,28 @@ pub(crate) fn establish(mut located: Located, ids: &mut IdGenerator) -> Result<(
 fn settle_id(
     located: &Located,
     checkout: &Checkout,
-    store: &dyn store::Store,
+    engine: &Engine,
     ids: &mut IdGenerator,
 ) -> Result<RepositoryId, Error> {
     let state = checkout.state_dir();
     if located.own_store() {
         return make_id(&state, None, ids);
     }
-    let identity = toft_vcs::identity(checkout, Machine::this().machine_name())
-        .map_err(toft_vcs::workspace::WorkspaceError::from)?;
-    let known = store::ask(store, |tx| tx.repositories())?;
+    let machine = Machine::this();
+    let identity =
+        toft_vcs::identity(checkout, machine.machine_name()).map_err(toft_vcs::workspace::WorkspaceError::from)?;
+    let mut caller = Caller {
+        actor: &located.agent,
+        place: Place::default(),
+        ids,
+        processes: &machine,
+        policy: &located.policy,
+        holds: &[],
+        role: located.role,
+        op: None,
+    };
+    let known = engine.perform(&mut caller, visit::List {}, Duration::ZERO)?;
+    let known: Vec<Repository> = known.into_iter().map(|(repository, _)| repository).collect();
     let own = read_id(&state)?;
     let registered = |id: &RepositoryId| known.iter().any(|known| known.id == *id);
     if let Some(id) = located.repository.as_ref().or(own.as_ref()).filter(|id| registered(id)) {

@@ -39,6 +39,7 @@ impl Session {
         let store = match &self.located().store {
             Home::File(path) => StoreLocation::Path(path.clone()),
             Home::Server(url) => StoreLocation::Server(url.clone()),
+            Home::Remote(address) => StoreLocation::Remote(address.to_string()),
         };
         Self::with(Config {
             store: Some(store),
@@ -119,6 +120,7 @@ pub fn every_repository(config: &Config) -> Result<(Vec<ReachedSession>, Vec<Str
     if let Ok(here) = locate(config) {
         match here.store {
             Home::Server(url) => stores.push(StoreLocation::Server(url)),
+            Home::Remote(address) => stores.push(StoreLocation::Remote(address.to_string())),
             Home::File(path) => {
                 let path = std::fs::canonicalize(&path).unwrap_or(path);
                 if path.exists() && !stores.contains(&StoreLocation::Path(path.clone())) {

@@ -18,7 +18,7 @@ use toft_core::{
     repository::{Place, Repository, Scope, Worktree},
     store::{Access, Store},
     time::Timestamp,
-    verbs::{Caller, Operation, Verb, facts, flow, perform, visit},
+    verbs::{Caller, Operation, Verb, facts, flow, visit},
 };
 use toft_vcs::{AGAIN, Checkout, MAIN};
 
@@ -133,6 +133,11 @@ impl Session {
         Ok((session, new))
     }
 
+    /// Opens the store that `config` describes, and creates it if it does not exist. No repository is registered.
+    pub fn found(config: &Config) -> Result<Self, Error> {
+        Self::opened(Located { create: true, ..locate(config)? })
+    }
+
     fn established(located: Located) -> Result<Self, Error> {
         let session = Self::opened(establish(located, &mut random_ids())?.0)?;
         session.register()?;
@@ -244,10 +249,21 @@ impl Session {
     /// Runs a verb as `actor` without updating ledgers; `toft_work::Work::act` does both. With `op`, a repeated call returns the
     /// first outcome and changes nothing.
     pub fn perform_as<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {
+        self.perform_waiting(actor, op, verb, Duration::ZERO)
+    }
+
+    /// The same. If nothing can be done now, a toft server waits up to `wait` until something can; other stores do not.
+    pub fn perform_waiting<V: Verb>(
+        &self,
+        actor: &str,
+        op: Option<Operation>,
+        verb: V,
+        wait: Duration,
+    ) -> Result<V::Outcome, Error> {
         if V::ACCESS == Access::Write {
             self.visit()?;
         }
-        self.run(actor, op, verb)
+        self.run_waiting(actor, op, verb, wait)
     }
 
     /// Records a note beside the outcome: a consequence of the command failed, but the outcome of the command is still
@@ -272,6 +288,16 @@ impl Session {
 
     /// Runs a verb without registering this checkout first.
     pub fn run<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {
+        self.run_waiting(actor, op, verb, Duration::ZERO)
+    }
+
+    fn run_waiting<V: Verb>(
+        &self,
+        actor: &str,
+        op: Option<Operation>,
+        verb: V,
+        wait: Duration,
+    ) -> Result<V::Outcome, Error> {
         let holds = if V::PROVES { self.fences(actor) } else { Vec::new() };
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let mut caller = Caller {
@@ -284,7 +310,7 @@ impl Session {
             role: self.located.role.filter(|_| actor == self.located.agent),
             op,
         };
-        Ok(perform(self.store(), &mut caller, verb)?)
+        Ok(self.engine.perform(&mut caller, verb, wait)?)
     }
 
     /// Registers this checkout in the store before the first write from it. `init` did that for the main checkout of
@@ -344,6 +370,9 @@ impl Session {
 
     /// Waits until another connection commits or the time is up; returns the new change counter.
     pub fn wait_for_change(&self, pulse: u64, until: Instant) -> Result<u64, Error> {
+        if let Engine::Remote(remote) = &self.engine {
+            return Ok(remote.changes(Some(pulse), until.saturating_duration_since(Instant::now()))?);
+        }
         let mut pause = FIRST_LOOK;
         loop {
             let now = self.store().change_counter()?;

@@ -104,6 +104,8 @@ impl Engine {
             Self::File(store) => Ok(store.forget(what, before, limit)?),
             #[cfg(feature = "postgres")]
             Self::Server(store) => Ok(store.forget(what, before, limit)?),
+            // It forgets what is old itself.
+            Self::Remote(_) => Ok(0),
         }
     }
 
@@ -112,6 +114,7 @@ impl Engine {
             Self::File(store) => Ok(store.reclaim(until, rewrite)?),
             #[cfg(feature = "postgres")]
             Self::Server(_) => Ok(0),
+            Self::Remote(_) => Ok(0),
         }
     }
 }

@@ -114,6 +114,9 @@ queries! {
     template_list
     template_newest
     template_put
+    token_get
+    token_list
+    token_put
     verdict_get
     verdict_list_flaky
     verdict_put

@@ -17,6 +17,7 @@ use toft_core::{
     message::Message,
     repository::{Repository, Worktree},
     store::{Result, StoreError},
+    token::Token,
     workspace::Workspace,
 };
 
@@ -53,6 +54,7 @@ bodies! {
     Workspace, "workspaces", row => row.id.to_string();
     Landing, "landings", row => row.id.to_string();
     Verdict, "verdicts", row => row.key.clone();
+    Token, "tokens", row => row.digest.clone();
     Template, "templates", row => format!("{}/{}", row.name, row.version);
 }
 

@@ -88,6 +88,7 @@ pub(crate) fn put(execute: &mut Execute<'_>, unknown: &Unknown, write: &Write) -
             let (key, repository) = (row.key.as_str(), row.repository.as_str());
             execute(Query::verdict_put, &values![key, repository, row.is_flaky(), unknown.body(row)?])
         }
+        Write::Token(row) => execute(Query::token_put, &values![row.digest, row.name, unknown.body(row)?]),
         Write::Template(row) => execute(Query::template_put, &values![row.name, row.version, unknown.body(row)?]),
         Write::Queue(row) => queue_entry(execute, row),
         Write::DropQueue(task) => execute(Query::queue_drop, &values![task.as_str()]),

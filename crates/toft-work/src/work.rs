@@ -38,7 +38,17 @@ pub fn operation(id: &str, request: &str) -> Operation {
 impl Work<'_> {
     /// Runs a verb as `actor`, then updates the ledgers.
     pub fn act<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {
-        let outcome = self.perform_as(actor, op, verb);
+        self.act_waiting(actor, op, verb, Duration::ZERO)
+    }
+
+    fn act_waiting<V: Verb>(
+        &self,
+        actor: &str,
+        op: Option<Operation>,
+        verb: V,
+        wait: Duration,
+    ) -> Result<V::Outcome, Error> {
+        let outcome = self.perform_waiting(actor, op, verb, wait);
         // A claim that found nothing may still have ended expired leases.
         if V::ENDS && matches!(outcome, Ok(_) | Err(Error::Refused(_))) {
             self.tell_ledgers();
@@ -63,11 +73,16 @@ impl Work<'_> {
     }
 
     /// Claims as `actor`: a task, or an issue, which starts its workflow.
-    pub fn claim(
+    pub fn claim(&self, actor: &str, op: Option<Operation>, request: claim::Request) -> Result<claim::Outcome, Error> {
+        self.claim_within(actor, op, request, Duration::ZERO)
+    }
+
+    fn claim_within(
         &self,
         actor: &str,
         op: Option<Operation>,
         mut request: claim::Request,
+        wait: Duration,
     ) -> Result<claim::Outcome, Error> {
         if let (true, Some(text)) = (request.take_over, &request.id) {
             let task = self.run(actor, None, find::TaskNamed { text: self.whole_id(text)? })?;
@@ -84,7 +99,7 @@ impl Work<'_> {
             Some(plan) => plan.offer_to(actor, &mut request)?,
             None => None,
         };
-        let outcome = match self.act(actor, op.clone(), request.clone()) {
+        let outcome = match self.act_waiting(actor, op.clone(), request.clone(), wait) {
             // Nothing is ready: end agents whose runner is gone, reopen issues whose claimer is gone, then retry.
             Err(Error::Refused(Refusal::NothingReady { .. } | Refusal::IssueNotReady { .. }))
                 if self.end_orphaned_agents()? | self.free_orphans() =>
@@ -363,8 +378,10 @@ impl Work<'_> {
     ) -> Result<claim::Outcome, Error> {
         let until = Instant::now() + patience;
         loop {
-            let pulse = self.store().change_counter()?;
-            let refused = match self.claim(actor, op.cloned(), request.clone()) {
+            let waits_there = self.engine().waits();
+            let pulse = if waits_there { 0 } else { self.store().change_counter()? };
+            let wait = if waits_there { until.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+            let refused = match self.claim_within(actor, op.cloned(), request.clone(), wait) {
                 Err(Error::Refused(
                     refusal @ (Refusal::NothingReady { .. }
                     | Refusal::LeaseHeld { .. }
@@ -374,7 +391,11 @@ impl Work<'_> {
                 )) => refusal,
                 other => return other,
             };
-            if !self.wait_until_promising(actor, request, pulse, until)? {
+            let goes_on = match waits_there {
+                true => Instant::now() < until,
+                false => self.wait_until_promising(actor, request, pulse, until)?,
+            };
+            if !goes_on {
                 return Err(refused.into());
             }
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use toft_core::{
     lease::{Liveness, Processes},
     store::{Access, StoreError, ask},
-    verbs::{audit, issue::Pending},
+    verbs::{audit, facts, issue::Pending},
     workspace::WorkspaceState,
 };
 use toft_runner::{Network, Sandbox};
@@ -63,13 +63,13 @@ pub fn examine(toft: &Toft) -> Vec<Check> {
         ],
         #[cfg(feature = "postgres")]
         Engine::Server(store) => server(store),
+        Engine::Remote(_) => vec![check("server", || asked(toft))],
     };
-    checks.extend([
-        check("write", || write_and_forget(toft)),
-        check("shared", || two_connections(toft)),
-        check("invariants", || invariants(toft)),
-        check("processes", || processes(toft)),
-    ]);
+    if !matches!(toft.engine(), Engine::Remote(_)) {
+        checks.push(check("write", || write_and_forget(toft)));
+        checks.push(check("shared", || two_connections(toft)));
+    }
+    checks.extend([check("invariants", || invariants(toft)), check("processes", || processes(toft))]);
     checks.extend(ledgers(toft));
     checks.extend(sharing(toft));
     checks.extend(workspaces(toft));
@@ -264,6 +264,13 @@ fn permissions(store: &SqliteStore) -> Check {
 fn mode(path: &Path) -> Option<u32> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).ok().map(|meta| meta.permissions().mode() & 0o777)
+}
+
+/// How long a server takes to answer.
+fn asked(toft: &Toft) -> Result<String, Error> {
+    let start = Instant::now();
+    toft.perform(facts::Clock {})?;
+    Ok(format!("{} answered in {:.1} ms", toft.located().store, start.elapsed().as_secs_f64() * 1e3))
 }
 
 /// Acquires the write lock, and releases it without writing.

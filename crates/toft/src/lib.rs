@@ -31,7 +31,7 @@ mod worker;
 pub use toft::{Reached, Toft, every_repository};
 pub use toft_core::{
     agent, change, checkpoint, events, flow, gate, id, issue, landing, lease, message, ready, refusal, repository,
-    retention, rights, sheet, store, text, time, verbs, workspace,
+    retention, rights, sheet, store, text, time, token, verbs, workspace,
 };
 pub use toft_land as land;
 pub use toft_plan::{self as plan, plan_file};
@@ -56,7 +56,7 @@ pub use toft_session::{
     recipe::{Recipe, UsageLimit, acp_recipe, recipes, unconfined},
     registry::registered_stores,
     setup::Setup,
-    transcript,
+    token as session_token, transcript,
 };
 pub use toft_vcs as vcs;
 pub use toft_work::{Assigned, Work, operation, setup::variables, workspaces};

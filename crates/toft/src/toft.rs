@@ -38,6 +38,11 @@ impl Toft {
         Ok((session.into(), new))
     }
 
+    /// Opens the store that `config` describes, and creates it if it does not exist. No repository is registered.
+    pub fn found(config: &Config) -> Result<Self, Error> {
+        Ok(Session::found(config)?.into())
+    }
+
     /// An agent to claim as.
     pub fn agent(&self, name: impl Into<String>) -> AgentBuilder<'_> {
         AgentBuilder::new(self, name.into())

@@ -3,6 +3,7 @@
 mod agent;
 mod commands;
 mod complete;
+mod fleet;
 mod flow;
 mod land;
 mod plan;
@@ -20,6 +21,7 @@ use commands::commands;
 
 pub(crate) use self::{
     agent::{AgentCommand, Answer, Assign, Inbox, Pause, Register, Resume, Send, Tell},
+    fleet::{CreateToken, Login, Serve, TokenCommand},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     land::{Land, LandCommand, Review},
     plan::{
@@ -168,6 +170,9 @@ commands! {
     Pause(Pause) "pause" [] "Pause agents: they finish what they hold, and claim nothing new";
     Resume(Resume) "resume" ["unpause"] "Resume agents that were paused";
     Assign(Assign) "assign" ["delegate"] "Assign an issue or task to an agent";
+    Serve(Serve) "serve" [] "Serve the store to other machines over HTTP";
+    Login(Login) "login" [] "Keep a token for a server";
+    Token(TokenArgs) "token" ["tokens"] "Manage the tokens of a server";
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
     Schema(Schema) "schema" [] "Print the JSON schemas of all calls";
@@ -188,7 +193,7 @@ commands! {
 }
 
 /// Commands by what they are for, everyday ones first.
-pub(crate) const GROUPS: [(&str, &[&str]); 8] = [
+pub(crate) const GROUPS: [(&str, &[&str]); 9] = [
     ("Plan", &["add", "edit", "list", "show", "close", "graph", "assign", "delete", "restore", "undo", "redo"]),
     ("Work", &["ready", "claim", "save", "finish", "status", "answer", "log", "flow"]),
     ("Run agents", &["run", "logs", "stop", "tell", "pause", "resume", "agent", "prime", "setup", "mcp"]),
@@ -198,6 +203,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 8] = [
         "Share",
         &["sync", "ledger", "propose", "withdraw", "accept", "reject", "move", "purge", "import", "export", "compact"],
     ),
+    ("Many machines", &["serve", "login", "token"]),
     ("Admin", &["init", "where", "doctor", "backup", "migrate", "gc", "schema", "man"]),
     ("Learn", &["try", "help"]),
 ];
@@ -355,6 +361,13 @@ pub(crate) struct Flow {
 pub(crate) struct Agent {
     #[command(subcommand)]
     pub(crate) command: AgentCommand,
+}
+
+/// Manage the tokens of a server: who may ask it what. Run it where the store is, or as an admin of the server.
+#[derive(Args, Debug)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    pub(crate) command: TokenCommand,
 }
 
 /// Allow this repository's setup commands to run in workspaces. Without an option, shows the commands.

@@ -3,6 +3,7 @@
 mod agent;
 mod confined;
 mod demo;
+mod fleet;
 mod flow;
 mod hook;
 mod land;
@@ -101,6 +102,9 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Where(_) => place::locate(app),
         Command::Shell(args) => ws::shell(app, args),
         Command::Doctor(args) => place::doctor(app, args),
+        Command::Serve(args) => fleet::serve(app, args),
+        Command::Login(args) => fleet::login(app, args),
+        Command::Token(args) => fleet::token(app, &args.command),
         Command::Backup(args) => upkeep::backup(app, args),
         Command::Migrate(_) => upkeep::migrate(app),
         Command::Schema(args) => upkeep::schema(app, args),

@@ -2,6 +2,7 @@
 
 mod agents;
 mod diff;
+mod fleet;
 mod flows;
 mod graph;
 mod history;
@@ -37,6 +38,7 @@ use toft::text::clean_json;
 pub(crate) use self::{
     agents::{AgentList, AgentView, AgentsTold, Inbox, RestEnded, Sent, Told},
     diff::DiffShown,
+    fleet::{LoggedIn, Serving, TokenList, TokenMade, TokensRevoked},
     flows::{
         FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList, TemplateRemoved, TemplateShown,
     },

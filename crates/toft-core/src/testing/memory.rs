@@ -29,6 +29,7 @@ use crate::{
     },
     tables::Tables,
     time::{Now, Timestamp, millis},
+    token::Token,
     workspace::Workspace,
 };
 
@@ -162,6 +163,8 @@ impl StoreTx for MemoryTx<'_> {
         fn landings(&mut self, query: &LandingQuery) -> Result<Vec<Landing>>;
         fn verdict(&mut self, key: &str) -> Result<Option<Verdict>>;
         fn flaky_verdicts(&mut self, repository: &RepositoryId) -> Result<Vec<Verdict>>;
+        fn token(&mut self, digest: &str) -> Result<Option<Token>>;
+        fn tokens(&mut self) -> Result<Vec<Token>>;
         fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>>;
         fn templates(&mut self) -> Result<Vec<Template>>;
         fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>>;

@@ -11,13 +11,14 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use super::{
-    Caller, Verb, agent, answer, assign, audit, claim, contest, context, facts, find, finish, flow, gc, inbox, issue,
-    land, list, log, op, perform, ready, renew, replan, report, save, send, show, status, stop, sweep, template, undo,
-    visit, workspace,
+    Caller, Operation, Verb, agent, answer, assign, audit, claim, contest, context, facts, find, finish, flow, gc,
+    inbox, issue, land, list, log, op, perform, ready, renew, replan, report, save, send, show, status, stop, sweep,
+    template, token, undo, visit, workspace,
 };
 use crate::{
     refusal::{Refusal, SentError, VerbResult},
     store::{Access, Store, StoreError},
+    wire::{SentCaller, SentToken},
 };
 
 /// One entry: a verb, and how to run it from JSON.
@@ -33,7 +34,7 @@ pub struct Call {
 }
 
 /// Every verb, in the order of names.
-pub static CALLS: [Call; 96] = [
+pub static CALLS: [Call; 101] = [
     call::<agent::List>(),
     call::<agent::Mine>(),
     call::<agent::Register>(),
@@ -116,6 +117,11 @@ pub static CALLS: [Call; 96] = [
     call::<template::Put>(),
     call::<template::Remove>(),
     call::<template::Show>(),
+    call::<token::Create>(),
+    call::<token::ForJob>(),
+    call::<token::Join>(),
+    call::<token::List>(),
+    call::<token::Revoke>(),
     call::<undo::Undone>(),
     call::<undo::Last>(),
     call::<undo::Take>(),
@@ -170,6 +176,15 @@ pub fn schema(name: Option<&str>) -> Value {
     let (refused, failed) = (generator.subschema_for::<Refusal>(), generator.subschema_for::<StoreError>());
     let errors = json!({ "sent": error, "refused": refused, "failed": failed });
     json!({ "calls": calls, "errors": errors, "$defs": generator.take_definitions(true) })
+}
+
+/// The JSON schemas of what is sent with every verb, by name.
+pub fn schema_of_callers() -> Value {
+    let mut generator = SchemaGenerator::default();
+    generator.subschema_for::<SentCaller>();
+    generator.subschema_for::<Operation>();
+    generator.subschema_for::<SentToken>();
+    generator.take_definitions(true).into()
 }
 
 #[cfg(test)]

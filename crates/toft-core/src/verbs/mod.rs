@@ -34,6 +34,7 @@ pub mod status;
 pub mod stop;
 pub mod sweep;
 pub mod template;
+pub mod token;
 pub mod undo;
 pub mod visit;
 pub mod workspace;

@@ -61,6 +61,7 @@ loads! {
     load_message(cells) => Write::Message(cells.body()?);
     load_workspace(cells) => Write::Workspace(cells.body()?);
     load_landing(cells) => Write::Landing(cells.body()?);
+    load_token(cells) => Write::Token(cells.body()?);
     load_verdict(cells) => Write::Verdict(cells.body()?);
     load_listed_workspace(cells) => Write::Workspace(cells.listed_workspace()?);
     load_gate(cells) => Write::Gate(cells.body()?);

@@ -20,6 +20,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (8, "retention", include_str!("migrations/0008_retention.sql")),
     (9, "people", include_str!("migrations/0009_people.sql")),
     (10, "landings", include_str!("migrations/0010_landings.sql")),
+    (11, "tokens", include_str!("migrations/0011_tokens.sql")),
 ];
 
 fn failed(address: &StoreAddress) -> impl Fn(WireError) -> StoreError {

@@ -77,6 +77,7 @@ pub(super) enum RowKey {
     Workspace(WorkspaceId),
     Landing(LandingId),
     Verdict(String),
+    Token(String),
     Template(String, u32),
     Queue(TaskId),
     Receipt(OpId),
@@ -103,6 +104,7 @@ impl RowKey {
             Write::Workspace(row) => Self::Workspace(row.id.clone()),
             Write::Landing(row) => Self::Landing(row.id.clone()),
             Write::Verdict(row) => Self::Verdict(row.key.clone()),
+            Write::Token(row) => Self::Token(row.digest.clone()),
             Write::Template(row) => Self::Template(row.name.clone(), row.version),
             Write::Queue(row) => Self::Queue(row.task.clone()),
             Write::DropQueue(task) => Self::Queue(task.clone()),
@@ -321,6 +323,7 @@ impl ReadSet {
                 RowKey::Gate(id) => writes.extend(t.gates.iter().find(|gate| gate.id == *id).cloned().map(Write::Gate)),
                 RowKey::Workspace(id) => writes.extend(t.workspaces.get(id).cloned().map(Write::Workspace)),
                 RowKey::Landing(id) => writes.extend(t.landings.get(id).cloned().map(Write::Landing)),
+                RowKey::Token(digest) => writes.extend(t.tokens.get(digest).cloned().map(Write::Token)),
                 RowKey::Verdict(key) => writes.extend(t.verdicts.get(key).cloned().map(Write::Verdict)),
                 RowKey::Template(name, version) => {
                     writes.extend(t.templates.get(&(name.clone(), *version)).cloned().map(Write::Template));

@@ -19,6 +19,7 @@ use toft_core::{
         WorkflowQuery, WorkspaceQuery,
     },
     time::{Now, Timestamp},
+    token::Token,
     workspace::Workspace,
 };
 
@@ -26,7 +27,7 @@ use super::{
     load::{
         Load, counts_of, load_agent, load_attempt, load_checkpoint, load_dependency, load_dependency_on, load_gate,
         load_landing, load_lease, load_letter, load_listed_workspace, load_message, load_queue_entry, load_receipt,
-        load_repository, load_state, load_task, load_template, load_verdict, load_workflow, load_workspace,
+        load_repository, load_state, load_task, load_template, load_token, load_verdict, load_workflow, load_workspace,
         load_worktree,
     },
     migrate,
@@ -511,6 +512,16 @@ impl StoreTx for PostgresTx<'_> {
     fn flaky_verdicts(&mut self, repository: &RepositoryId) -> Result<Vec<Verdict>> {
         self.ask("verdicts", Query::verdict_list_flaky, &kept![repository.as_str()], load_verdict)?;
         self.reads.tables.flaky_verdicts(repository)
+    }
+
+    fn token(&mut self, digest: &str) -> Result<Option<Token>> {
+        self.ask("tokens", Query::token_get, &kept![digest], load_token)?;
+        self.reads.tables.token(digest)
+    }
+
+    fn tokens(&mut self) -> Result<Vec<Token>> {
+        self.ask("tokens", Query::token_list, &kept![], load_token)?;
+        self.reads.tables.tokens()
     }
 
     fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>> {

@@ -24,6 +24,7 @@ const MIGRATIONS: &[Migration] = &[
     (8, "retention", include_str!("migrations/0008_retention.sql")),
     (9, "people", include_str!("migrations/0009_people.sql")),
     (10, "landings", include_str!("migrations/0010_landings.sql")),
+    (11, "tokens", include_str!("migrations/0011_tokens.sql")),
 ];
 
 /// The schema version of this toft.

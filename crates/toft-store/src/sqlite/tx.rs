@@ -26,6 +26,7 @@ use toft_core::{
         WorkspaceQuery,
     },
     time::{Now, Timestamp},
+    token::Token,
     workspace::Workspace,
 };
 
@@ -398,6 +399,14 @@ impl StoreTx for SqliteTx<'_> {
 
     fn flaky_verdicts(&mut self, repository: &RepositoryId) -> Result<Vec<Verdict>> {
         self.bodies("verdicts", Query::verdict_list_flaky, params![repository.as_str()])
+    }
+
+    fn token(&mut self, digest: &str) -> Result<Option<Token>> {
+        self.body("tokens", Query::token_get, params![digest])
+    }
+
+    fn tokens(&mut self) -> Result<Vec<Token>> {
+        self.bodies("tokens", Query::token_list, params![])
     }
 
     fn workspace(&mut self, id: &WorkspaceId) -> Result<Option<Workspace>> {

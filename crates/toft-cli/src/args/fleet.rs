@@ -1,0 +1,67 @@
+//! Flags of a server and of those who ask it.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand};
+use toft::time::parse_duration;
+
+/// Serve the store to other machines over HTTP. Each caller needs a token: toft token create.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toft serve                                  # this machine only, http://127.0.0.1:7878\n  toft serve --store postgres://db/toft --listen 0.0.0.0:443 --cert chain.pem --key key.pem"
+)]
+pub(crate) struct Serve {
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
+    pub(crate) listen: SocketAddr,
+    /// Certificate chain, in PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// Connections to the store
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    pub(crate) connections: usize,
+}
+
+/// Keep a token for a server; it is read from standard input.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toft login https://fleet.example/team        # asks for the token\n  toft login https://fleet.example < token     # reads it from a file"
+)]
+pub(crate) struct Login {
+    /// Address of the server
+    pub(crate) url: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token for an agent, a machine or a person, and print it once
+    Create(CreateToken),
+    /// List the tokens that count
+    #[command(alias = "ls")]
+    List,
+    /// Revoke every token of a name
+    #[command(alias = "rm")]
+    Revoke {
+        /// Owner of the tokens
+        name: String,
+    },
+}
+
+/// Make a token for an agent, a machine or a person, and print it once. Agents of the owner are called NAME or NAME-….
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toft token create ana --role admin           # for the one who runs the server\n  toft token create build-7 --expires 30d      # for a machine that works"
+)]
+pub(crate) struct CreateToken {
+    /// Owner: an agent, a machine or a person
+    pub(crate) name: String,
+    /// viewer, worker, planner or admin
+    #[arg(long, default_value = "worker")]
+    pub(crate) role: String,
+    /// How long it counts [default: until it is revoked]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) expires: Option<Duration>,
+}

@@ -1,0 +1,79 @@
+//! serve, login, token.
+
+use std::io::IsTerminal as _;
+
+use toft::{
+    Toft,
+    refusal::Refusal,
+    session_token,
+    token::TokenRole,
+    verbs::token::{Create, List, Revoke},
+};
+use toft_server::http::{ServeRules, serve as serve_http};
+
+use super::{App, Done, asked};
+use crate::{
+    args::{CreateToken, Login, Serve, TokenCommand},
+    exit::Failure,
+    render::{LoggedIn, Serving, TokenList, TokenMade, TokensRevoked},
+};
+
+pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
+    let located = toft::locate(&app.config()?)?;
+    let open = !args.listen.ip().is_loopback();
+    if open && args.cert.is_none() {
+        return Err(Failure::invalid(
+            "a server that other machines reach needs a certificate: tokens would be readable on the way",
+            "add --cert and --key, or listen on 127.0.0.1 behind a proxy that speaks TLS",
+        ));
+    }
+    let rules = ServeRules {
+        store: located.store.clone(),
+        listen: args.listen,
+        tls: args.cert.clone().zip(args.key.clone()),
+        connections: args.connections,
+        policy: located.policy.clone(),
+    };
+    let shown = std::cell::RefCell::new(Ok(std::process::ExitCode::SUCCESS));
+    let scheme = if args.cert.is_some() { "https" } else { "http" };
+    let served = serve_http(rules, |address| {
+        let url = format!("{scheme}://{address}");
+        *shown.borrow_mut() = app.show(&Serving { url, store: located.store.to_string() });
+    });
+    served.map_err(|error| Failure::stopped(format!("the server stopped: {error}"), ""))?;
+    shown.into_inner()
+}
+
+pub(super) fn login(app: &App<'_>, args: &Login) -> Done {
+    let typed = match std::io::stdin().is_terminal() {
+        true => asked("Token: ")?,
+        false => app.input_text()?.lines().next().map(str::to_owned),
+    };
+    let token = typed.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let token = token.ok_or_else(|| Failure::invalid("no token was given", "toft login URL < FILE"))?;
+    let (known, file) = session_token::login(&args.url, &token)?;
+    app.show(&LoggedIn { server: args.url.clone(), name: known.name, role: known.role, file })
+}
+
+pub(super) fn token(app: &App<'_>, command: &TokenCommand) -> Done {
+    match command {
+        TokenCommand::Create(args) => create(app, args),
+        TokenCommand::List => app.show(&TokenList(app.perform(app.open()?, List {})?)),
+        TokenCommand::Revoke { name } => {
+            let count = app.perform(app.open()?, Revoke { name: name.clone() })?;
+            app.show(&TokensRevoked { name: name.clone(), count })
+        }
+    }
+}
+
+fn create(app: &App<'_>, args: &CreateToken) -> Done {
+    let role = TokenRole::parse(&args.role).filter(|role| *role >= TokenRole::Viewer).ok_or_else(|| {
+        let problem = format!("`{}` is none; there are viewer, worker, planner and admin", args.role);
+        Failure::from(toft::Error::Refused(Refusal::Invalid { field: "role".into(), problem }))
+    })?;
+    let toft = Toft::found(&app.config()?)?;
+    let (secret, digest) = session_token::new_secret()?;
+    let lives = args.expires.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let made = app.perform(&toft, Create { digest, name: args.name.clone(), role, lives })?;
+    app.show(&TokenMade { secret, made })
+}

@@ -1,0 +1,262 @@
+//! The paths. `/v1/verbs/NAME` runs any verb; the others are names for some of them.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Path, Query, State},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+    routing::{get, post, put},
+};
+use serde_json::{Map, Value, json};
+use toft_core::{
+    refusal::VerbError,
+    token::Token,
+    wire::{LONGEST_WAIT, SentCall, SentChanges, SentToken},
+};
+use toft_session::engine::Engine;
+use tokio::time::timeout_at;
+
+use super::{
+    answer::{failure, json as as_json, outcome, plain, unknown_caller},
+    events,
+    fleet::Fleet,
+    openapi::openapi,
+    waiting,
+};
+
+/// The largest request.
+const LARGEST: usize = 4 << 20;
+
+/// Names for reads: the path, the verb, and the field that the last part of the path is.
+pub(super) const RESOURCES: [(&str, &str, Option<&str>); 13] = [
+    ("/v1/agents", "agent.list", None),
+    ("/v1/landings", "land.list", None),
+    ("/v1/log", "log", None),
+    ("/v1/ready", "ready", None),
+    ("/v1/repositories", "repositories", None),
+    ("/v1/status", "status", None),
+    ("/v1/tasks", "list", None),
+    ("/v1/tasks/{id}", "show", Some("id")),
+    ("/v1/templates", "template.list", None),
+    ("/v1/tokens", "token.list", None),
+    ("/v1/workflows", "flow.list", None),
+    ("/v1/workflows/{id}", "flow.show", Some("id")),
+    ("/v1/workspaces", "ws.list", None),
+];
+
+pub(super) fn router(fleet: Arc<Fleet>) -> Router {
+    let mut router = Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/v1/openapi.json", get(|| async { as_json(StatusCode::OK, &openapi()) }))
+        .route("/v1/verbs/{name}", post(verb))
+        .route("/v1/token", get(own_token))
+        .route("/v1/changes", get(changes))
+        .route("/v1/events", get(event_stream))
+        .route("/v1/blobs/{blob}", put(keep_blob).get(blob));
+    for (path, name, field) in RESOURCES {
+        let read = move |State(fleet): State<Arc<Fleet>>,
+                         Path(parts): Path<BTreeMap<String, String>>,
+                         Query(query): Query<BTreeMap<String, String>>,
+                         headers: HeaderMap| async move {
+            let mut request = from_query(&query);
+            if let Some(field) = field {
+                request.insert(field.to_owned(), parts.into_values().next().unwrap_or_default().into());
+            }
+            let sent = SentCall { request: request.into(), ..SentCall::default() };
+            run(&fleet, &headers, name, sent, Duration::ZERO).await
+        };
+        router = router.route(path, get(read));
+    }
+    router.layer(DefaultBodyLimit::max(LARGEST)).with_state(fleet)
+}
+
+/// A query as fields of a request: numbers and truth values are read as such; `repository` and `worktree` are the scope.
+fn from_query(query: &BTreeMap<String, String>) -> Map<String, Value> {
+    let (mut fields, mut scope) = (Map::new(), Map::new());
+    for (name, text) in query {
+        let value = match text.as_str() {
+            "true" => true.into(),
+            "false" => false.into(),
+            text => text.parse::<u64>().map_or_else(|_| text.into(), Value::from),
+        };
+        match name.as_str() {
+            "repository" | "worktree" => scope.insert(name.clone(), text.as_str().into()),
+            _ => fields.insert(name.clone(), value),
+        };
+    }
+    if !scope.is_empty() {
+        fields.insert("scope".to_owned(), scope.into());
+    }
+    fields
+}
+
+async fn ready(State(fleet): State<Arc<Fleet>>) -> Response {
+    let answered = fleet.pool.run(|engine| engine.store().change_counter()).await;
+    match (fleet.draining(), answered) {
+        (true, _) => plain(StatusCode::SERVICE_UNAVAILABLE, "this server is ending"),
+        (false, Ok(Ok(_))) => as_json(StatusCode::OK, &json!({ "ready": true, "waiting": fleet.waiting.count() })),
+        (false, Ok(Err(error)) | Err(error)) => failure(&error.into()),
+    }
+}
+
+async fn verb(
+    State(fleet): State<Arc<Fleet>>,
+    Path(name): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let sent: SentCall = match serde_json::from_slice(if body.is_empty() { b"{}" } else { &body }) {
+        Ok(sent) => sent,
+        Err(error) => return plain(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
+    };
+    run(&fleet, &headers, &name, sent, wait_of(&query)).await
+}
+
+fn wait_of(query: &BTreeMap<String, String>) -> Duration {
+    let wait = query.get("wait").and_then(|text| text.parse().ok()).unwrap_or(0);
+    Duration::from_millis(wait).min(LONGEST_WAIT)
+}
+
+async fn run(fleet: &Arc<Fleet>, headers: &HeaderMap, name: &str, mut sent: SentCall, wait: Duration) -> Response {
+    if sent.request.is_null() {
+        sent.request = json!({});
+    }
+    let token = match identify(fleet, headers).await {
+        Ok(token) => token,
+        Err(answer) => return answer,
+    };
+    match fleet.admit(&token, name, sent) {
+        Ok(call) => outcome(waiting::run(fleet, call, wait).await),
+        Err(error) => failure(&error),
+    }
+}
+
+async fn identify(fleet: &Arc<Fleet>, headers: &HeaderMap) -> Result<Token, Response> {
+    match fleet.identify(headers).await {
+        Ok(Some(token)) => Ok(token),
+        Ok(None) => Err(unknown_caller()),
+        Err(error) => Err(failure(&error.into())),
+    }
+}
+
+async fn own_token(State(fleet): State<Arc<Fleet>>, headers: HeaderMap) -> Response {
+    match identify(&fleet, &headers).await {
+        Ok(token) => as_json(StatusCode::OK, &SentToken { name: token.name, role: token.role }),
+        Err(answer) => answer,
+    }
+}
+
+async fn changes(
+    State(fleet): State<Arc<Fleet>>,
+    Query(query): Query<BTreeMap<String, String>>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(answer) = identify(&fleet, &headers).await {
+        return answer;
+    }
+    let mut changes = fleet.changes();
+    let after: Option<u64> = query.get("after").and_then(|text| text.parse().ok());
+    let until = tokio::time::Instant::now() + wait_of(&query);
+    while after == Some(*changes.borrow_and_update()) && !fleet.draining() {
+        if timeout_at(until, changes.changed()).await.is_err() {
+            break;
+        }
+    }
+    let counter = *changes.borrow();
+    as_json(StatusCode::OK, &SentChanges { counter })
+}
+
+async fn event_stream(
+    State(fleet): State<Arc<Fleet>>,
+    Query(query): Query<BTreeMap<String, String>>,
+    headers: HeaderMap,
+) -> Response {
+    let token = match identify(&fleet, &headers).await {
+        Ok(token) => token,
+        Err(answer) => return answer,
+    };
+    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let cursor = last.or(query.get("after").map(String::as_str)).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let mut request = from_query(&query);
+    request.remove("after");
+    let sent = SentCall { request: request.into(), ..SentCall::default() };
+    match fleet.admit(&token, "log", sent) {
+        Ok(call) => events::stream(fleet, call, cursor).into_response(),
+        Err(error) => failure(&error),
+    }
+}
+
+async fn keep_blob(
+    State(fleet): State<Arc<Fleet>>,
+    Path(blob): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let token = match identify(&fleet, &headers).await {
+        Ok(token) => token,
+        Err(answer) => return answer,
+    };
+    if !token.role.may("save") {
+        return plain(StatusCode::FORBIDDEN, "this token keeps nothing");
+    }
+    let Ok(text) = String::from_utf8(body.to_vec()) else {
+        return plain(StatusCode::UNPROCESSABLE_ENTITY, "a blob is text");
+    };
+    if blake3::hash(text.as_bytes()).to_hex().as_str() != blob {
+        return plain(StatusCode::UNPROCESSABLE_ENTITY, "that is not the digest of this text");
+    }
+    let kept = fleet.pool.run(move |engine| Engine::keep_blob(engine, &blob, &text)).await;
+    match kept.map_err(toft_session::error::Error::from).flatten() {
+        Ok(()) => as_json(StatusCode::OK, &json!({})),
+        Err(error) => failed(error),
+    }
+}
+
+async fn blob(State(fleet): State<Arc<Fleet>>, Path(blob): Path<String>, headers: HeaderMap) -> Response {
+    if let Err(answer) = identify(&fleet, &headers).await {
+        return answer;
+    }
+    let loaded = fleet.pool.run(move |engine| Engine::load_blob(engine, &blob)).await;
+    match loaded.map_err(toft_session::error::Error::from).flatten() {
+        Ok(text) => text.into_response(),
+        Err(error) => failed(error),
+    }
+}
+
+fn failed(error: toft_session::error::Error) -> Response {
+    use toft_session::error::Error;
+    match error {
+        Error::Refused(refusal) => failure(&VerbError::from(refusal)),
+        Error::Store(error) => failure(&VerbError::from(error)),
+        other => plain(StatusCode::INTERNAL_SERVER_ERROR, &other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toft_core::{store::Access, verbs::calls};
+
+    use super::*;
+
+    #[test]
+    fn a_name_for_a_verb_only_reads() {
+        for (path, name, _) in RESOURCES {
+            let call = calls::find(name).unwrap();
+            assert_eq!(call.access, Access::Read, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_query_is_read_as_fields() {
+        let query = [("limit", "5"), ("all", "true"), ("name", "x"), ("repository", "rp_1")];
+        let query = query.into_iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
+        let fields = from_query(&query);
+        let expected = json!({ "limit": 5, "all": true, "name": "x", "scope": { "repository": "rp_1" } });
+        assert_eq!(Value::from(fields), expected);
+    }
+}

@@ -1,0 +1,188 @@
+//! Claims that found nothing: they wait without a thread, and are tried again when something changed.
+//!
+//! Claims that ask for the same are one group. After a change one look per group says whether anything is ready; only then
+//! claims are tried, the longest waiting first, until one finds nothing.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use toft_core::{refusal::VerbResult, verbs::calls};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::fleet::{AdmittedCall, Fleet, may_wait};
+
+/// Changes of other servers and of direct writers are looked for this often.
+const LOOK: Duration = Duration::from_millis(50);
+/// Leases and timers end without a change.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Claims of a group that may fail in a row before the rest of the group is not tried.
+const IN_VAIN: usize = 8;
+
+#[derive(Default)]
+pub(super) struct Waiting {
+    groups: Mutex<HashMap<String, VecDeque<Waiter>>>,
+}
+
+struct Waiter {
+    call: AdmittedCall,
+    answer: oneshot::Sender<VerbResult<Value>>,
+}
+
+impl Waiting {
+    /// How many claims wait.
+    pub(super) fn count(&self) -> usize {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).values().map(VecDeque::len).sum()
+    }
+
+    fn add(&self, call: AdmittedCall) -> oneshot::Receiver<VerbResult<Value>> {
+        let (answer, waiter) = oneshot::channel();
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.entry(group_of(&call)).or_default().push_back(Waiter { call, answer });
+        waiter
+    }
+
+    fn keys(&self) -> Vec<String> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        for group in groups.values_mut() {
+            group.retain(|waiter| !waiter.answer.is_closed());
+        }
+        groups.retain(|_, group| !group.is_empty());
+        groups.keys().cloned().collect()
+    }
+
+    fn first(&self, key: &str) -> Option<AdmittedCall> {
+        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.get(key)?.front().map(|waiter| waiter.call.clone())
+    }
+
+    fn take(&self, key: &str) -> Option<Waiter> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = groups.get_mut(key)?;
+        while let Some(waiter) = group.pop_front() {
+            if !waiter.answer.is_closed() {
+                return Some(waiter);
+            }
+        }
+        None
+    }
+
+    fn put_back(&self, key: &str, waiter: Waiter) {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.entry(key.to_owned()).or_default().push_back(waiter);
+    }
+}
+
+/// What makes two claims the same, but for who asks.
+fn group_of(call: &AdmittedCall) -> String {
+    let mut request = call.sent.request.clone();
+    if let Some(fields) = request.as_object_mut() {
+        fields.remove("holder");
+    }
+    let place = serde_json::to_string(&call.sent.caller.place).unwrap_or_default();
+    blake3::hash(format!("{} {place} {request}", call.call.name).as_bytes()).to_hex().to_string()
+}
+
+/// Runs a call, and waits up to `wait` if it finds nothing.
+pub(super) async fn run(fleet: &Fleet, call: AdmittedCall, wait: Duration) -> VerbResult<Value> {
+    let (until, changes) = (Instant::now() + wait, fleet.changes());
+    let done = fleet.run(call.clone()).await;
+    if wait.is_zero() || !may_wait(&done) || fleet.draining() {
+        return done;
+    }
+    let waiter = fleet.waiting.add(call);
+    if changes.has_changed().unwrap_or(true) {
+        // It may have become ready before the claim began to wait.
+        fleet.changed();
+    }
+    match timeout_at(until, waiter).await {
+        Ok(Ok(answer)) => answer,
+        _ => done,
+    }
+}
+
+/// Looks for changes, and answers claims that wait, for as long as the server runs.
+pub(super) async fn watch(fleet: Arc<Fleet>) {
+    let (mut changes, mut counted) = (fleet.changes(), None);
+    let mut again = Instant::now() + LOOK_AGAIN;
+    loop {
+        // Other servers and direct writers change the store, too.
+        let changed = match timeout(LOOK, changes.changed()).await {
+            Ok(_) => true,
+            Err(_) => {
+                let now = fleet.pool.change_counter().await;
+                let moved = now.is_some() && now != counted;
+                counted = now.or(counted);
+                if moved {
+                    fleet.changed();
+                    changes.mark_unchanged();
+                }
+                moved
+            }
+        };
+        if fleet.draining() {
+            for key in fleet.waiting.keys() {
+                // Their callers ask another server.
+                while fleet.waiting.take(&key).is_some() {}
+            }
+            continue;
+        }
+        if changed || Instant::now() >= again {
+            again = Instant::now() + LOOK_AGAIN;
+            for key in fleet.waiting.keys() {
+                serve_group(&fleet, &key).await;
+            }
+        }
+    }
+}
+
+async fn serve_group(fleet: &Arc<Fleet>, key: &str) {
+    let Some(first) = fleet.waiting.first(key) else { return };
+    if !is_promising(fleet, first).await {
+        return;
+    }
+    let mut in_vain = 0;
+    while in_vain < IN_VAIN
+        && let Some(waiter) = fleet.waiting.take(key)
+    {
+        let done = fleet.run(waiter.call.clone()).await;
+        match may_wait(&done) {
+            true => {
+                in_vain += 1;
+                fleet.waiting.put_back(key, waiter);
+            }
+            // If the caller is gone, it asks again with the same operation and gets this answer.
+            false => {
+                in_vain = 0;
+                let _ = waiter.answer.send(done);
+            }
+        }
+    }
+}
+
+/// Whether a claim of this group may find something. A claim of a named task is simply tried.
+async fn is_promising(fleet: &Arc<Fleet>, mut call: AdmittedCall) -> bool {
+    let request = &call.sent.request;
+    if call.call.name != "claim" || !request["id"].is_null() {
+        return true;
+    }
+    let Some(ready) = calls::find("ready") else { return true };
+    let (scope, labels, offers) = (&request["scope"], &request["labels"], &request["offers"]);
+    let mut look = json!({ "limit": 1 });
+    for (name, value) in [("scope", scope), ("labels", labels), ("offers", offers)] {
+        if !value.is_null() {
+            look[name] = value.clone();
+        }
+    }
+    call.call = ready;
+    call.sent.request = look;
+    call.sent.op = None;
+    // What cannot be told is tried.
+    fleet.run(call).await.map_or(true, |found| found["ready"].as_array().is_none_or(|ready| !ready.is_empty()))
+}

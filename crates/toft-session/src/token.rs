@@ -1,0 +1,90 @@
+//! Tokens of this user, by server. A token goes to the server that it is kept for, and to no other.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toft_client::{RemoteStore, ServerAddress};
+use toft_core::{token::TOKEN_PREFIX, wire::SentToken};
+use toft_store::private;
+
+use crate::{
+    config::{config_home, variable},
+    error::{Error, io},
+    holds::write_private,
+};
+
+/// A token that is kept, and whose it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct KeptToken {
+    name: String,
+    token: String,
+}
+
+/// The address that a text names. `TOFT_CA` names a file with the certificates to trust.
+pub(crate) fn address(text: &str) -> Result<ServerAddress, Error> {
+    let parsed = ServerAddress::parse(text.trim_end_matches('/'));
+    let wrong = |problem: String| Error::Config { path: "store".into(), problem: format!("{text}: {problem}") };
+    Ok(parsed.map_err(wrong)?.trusting(variable("TOFT_CA").map(PathBuf::from)))
+}
+
+/// The token for a server: `TOFT_TOKEN` if `TOFT_STORE` names that server, else the one that was kept.
+pub(crate) fn of(server: &ServerAddress) -> Result<Option<String>, Error> {
+    let named = variable("TOFT_STORE").and_then(|text| address(&text).ok());
+    if let Some(token) = variable("TOFT_TOKEN").filter(|_| named.as_ref() == Some(server)) {
+        return Ok(Some(token));
+    }
+    Ok(kept_for(server)?.map(|kept| kept.token))
+}
+
+/// The name under which this user acts on a server.
+pub(crate) fn name_on(server: &ServerAddress) -> Option<String> {
+    // A file that cannot be read is an error when the token is needed.
+    kept_for(server).ok().flatten().map(|kept| kept.name)
+}
+
+/// Asks a server whose a token is, and keeps it.
+pub fn login(server: &str, token: &str) -> Result<(SentToken, PathBuf), Error> {
+    let address = address(server)?;
+    let known = RemoteStore::new(address.clone(), token.to_owned())?.own_token()?;
+    let path = file();
+    let mut all = kept()?;
+    all.insert(address.to_string(), KeptToken { name: known.name.clone(), token: token.to_owned() });
+    let unwritable =
+        |error: toml::ser::Error| Error::Config { path: path.display().to_string(), problem: error.to_string() };
+    let text = toml::to_string(&all).map_err(unwritable)?;
+    private::create_dir_all(&config_home()).map_err(io("make", &path))?;
+    write_private(&path, text.as_bytes())?;
+    Ok((known, path))
+}
+
+/// A new secret, and its digest.
+pub fn new_secret() -> Result<(String, String), Error> {
+    let mut random = [0_u8; 32];
+    getrandom::fill(&mut random).map_err(|error| Error::Io {
+        doing: "read",
+        path: PathBuf::from("the system's randomness"),
+        cause: std::io::Error::other(error.to_string()),
+    })?;
+    let secret = random.iter().fold(TOKEN_PREFIX.to_owned(), |text, byte| format!("{text}{byte:02x}"));
+    let digest = blake3::hash(secret.as_bytes()).to_hex().to_string();
+    Ok((secret, digest))
+}
+
+fn kept_for(server: &ServerAddress) -> Result<Option<KeptToken>, Error> {
+    let mut kept = kept()?;
+    Ok(kept.remove(&server.to_string()).or_else(|| kept.remove(server.origin())))
+}
+
+fn kept() -> Result<BTreeMap<String, KeptToken>, Error> {
+    let path = file();
+    match fs::read_to_string(&path) {
+        Ok(text) => toml::from_str(&text)
+            .map_err(|error| Error::Config { path: path.display().to_string(), problem: error.to_string() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(io("read", &path)(error)),
+    }
+}
+
+fn file() -> PathBuf {
+    config_home().join("tokens.toml")
+}

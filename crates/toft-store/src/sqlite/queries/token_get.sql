@@ -1,0 +1,1 @@
+SELECT body FROM tokens WHERE digest = ?1

@@ -1,0 +1,63 @@
+//! A toft server of a story.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Stdio},
+};
+
+use crate::{Home, toft_bin};
+
+/// A running `toft serve`.
+pub struct FleetServer {
+    pub url: String,
+    store: String,
+    child: Child,
+}
+
+impl FleetServer {
+    /// Serves a store on a free port of this machine.
+    pub fn start(home: &Home, store: &str, args: &[&str]) -> Self {
+        Self::listen(home, store, "127.0.0.1:0", args)
+    }
+
+    /// Serves a store at an address.
+    pub fn listen(home: &Home, store: &str, address: &str, args: &[&str]) -> Self {
+        let mut all = vec!["serve", "-q", "--listen", address, "--connections", "4"];
+        all.extend(args);
+        let mut command = home.command(Path::new("/"), toft_bin(), &all);
+        // It belongs to no story's agents.
+        command.env_remove("TOFT_STORY").env_remove("TOFT_TOKEN").env("TOFT_STORE", store).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut url = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        assert!(url.starts_with("http"), "the server did not start: {url}");
+        Self { url: url.trim().to_owned(), store: store.to_owned(), child }
+    }
+
+    /// A new token, made where the store is.
+    pub fn token(&self, home: &Home, name: &str, role: &str) -> String {
+        let args = ["token", "create", name, "--role", role, "-q"];
+        let env = [("TOFT_STORE", self.store.as_str()), ("TOFT_TOKEN", "")];
+        home.toft_with(Path::new("/"), &env, &args).ok().trim().to_owned()
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it, as a power cut does.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for FleetServer {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
