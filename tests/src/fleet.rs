@@ -10,6 +10,7 @@ use crate::{Home, toft_bin};
 
 /// A running `toft serve`.
 pub struct FleetServer {
+    /// Its address.
     pub url: String,
     store: String,
     child: Child,

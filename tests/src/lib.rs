@@ -165,6 +165,11 @@ impl Home {
         self.env.contains_key("TOFT_STORE")
     }
 
+    /// Whether a toft server has the store.
+    pub fn asks_a_server(&self) -> bool {
+        self.fleet.is_some()
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.dir.path()

@@ -100,6 +100,9 @@ fn a_holder_of_another_host_loses_its_lease_by_time_alone() {
 #[test]
 fn a_living_holder_on_this_host_keeps_its_lease_past_its_time() {
     let home = Home::new();
+    if home.asks_a_server() {
+        return; // A server sees no processes: a lease is renewed, or ends.
+    }
     let repo = one_task(&home);
     let holder = Holder::start();
     let claim = ["claim", "--as", "old", "--ttl", "300ms", "--cap", "1h", "--pid", &holder.pid(), "--json"];
@@ -120,7 +123,10 @@ fn a_killed_holder_frees_its_task_at_the_next_look() {
     let (task, fence) = fence_of(&home.toft(&repo, &claim).data());
     home.toft(&repo, &["claim", "--as", "new"]).fails(6);
     drop(holder);
-    assert_eq!(home.toft(&repo, &["ready", "--json"]).data()[0]["id"], task.as_str());
+    // A server hears of it with the claim.
+    if !home.asks_a_server() {
+        assert_eq!(home.toft(&repo, &["ready", "--json"]).data()[0]["id"], task.as_str());
+    }
     home.toft(&repo, &["claim", "--as", "new"]).ok();
     refuses_every_verb(&home, &repo, &task, &fence);
 }

@@ -6,6 +6,7 @@
 mod address;
 
 use std::{
+    io::ErrorKind,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -136,9 +137,7 @@ impl RemoteStore {
                 Ok(answer) if !is_away(answer.status()) => return Ok(answer),
                 Ok(answer) => format!("it answers {}", answer.status()),
                 Err(error) => {
-                    let sent = !matches!(error, ureq::Error::ConnectionFailed | ureq::Error::HostNotFound)
-                        && !matches!(&error, ureq::Error::Io(cause) if cause.kind() == std::io::ErrorKind::ConnectionRefused);
-                    if sent && !repeatable {
+                    if is_lasting(&error) || was_sent(&error) && !repeatable {
                         return Err(self.unreachable(error.to_string()));
                     }
                     error.to_string()
@@ -183,7 +182,8 @@ impl RemoteStore {
         if status.is_success() {
             return Ok(text);
         }
-        if let Ok(error) = serde_json::from_str::<SentError>(&text) {
+        let sent = serde_json::from_str::<SentError>(&text).ok().filter(|_| status != StatusCode::UNAUTHORIZED);
+        if let Some(error) = sent {
             return Err(error.into());
         }
         let cause = match status {
@@ -206,6 +206,24 @@ impl RemoteStore {
 
     fn unreachable(&self, cause: String) -> StoreError {
         StoreError::Unreachable { server: self.address.to_string(), cause }
+    }
+}
+
+/// Whether the server may have got the request.
+fn was_sent(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::ConnectionFailed | ureq::Error::HostNotFound => false,
+        ureq::Error::Io(cause) => cause.kind() != ErrorKind::ConnectionRefused,
+        _ => true,
+    }
+}
+
+/// Whether asking again does not help: a certificate does not become valid.
+fn is_lasting(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Io(cause) => cause.kind() == ErrorKind::InvalidData,
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::BadUri(_) => true,
+        _ => false,
     }
 }
 

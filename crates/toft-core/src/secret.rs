@@ -8,10 +8,11 @@ use aho_corasick::{AhoCorasick, Input, MatchKind};
 /// Replacement for a secret.
 pub const MASKED: &str = "[masked]";
 /// Prefixes of tokens of well-known services, and the minimum number of characters that follow.
-const BEGINNINGS: [(&str, usize); 15] = [
+const BEGINNINGS: [(&str, usize); 16] = [
     ("sk-", 20),
     ("sk_live_", 10),
     ("ghp_", 20),
+    ("toft_", 64),
     ("gho_", 20),
     ("ghs_", 20),
     ("ghu_", 20),

@@ -9,7 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{agent::Role, id::TaskId, lease::Fence, refusal::Refusal, time::Timestamp, wire::SentCall};
+use crate::{
+    agent::Role, id::TaskId, landing::Landing, lease::Fence, refusal::Refusal, time::Timestamp, wire::SentCall,
+};
 
 /// How every token begins, so that scanners of secrets know one.
 pub const TOKEN_PREFIX: &str = "toft_";
@@ -117,20 +119,28 @@ impl fmt::Display for TokenRole {
 }
 
 /// Verbs of the token of a running agent: all are about its own task.
-const OF_A_JOB: [&str; 13] = [
+const OF_A_JOB: [&str; 21] = [
     "clock",
     "context",
     "finish",
     "inbox",
+    "issue.note",
+    "issue.pending",
+    "issue.pending_repositories",
+    "land.row",
     "lease.live",
     "peek",
     "renew",
+    "repositories",
     "save",
     "send",
     "show",
     "task.attempts",
+    "task.letters",
     "task.named",
     "task.row",
+    "worktrees",
+    "ws.show",
 ];
 
 /// Verbs that write and that a worker needs for its work.
@@ -198,11 +208,13 @@ impl TokenJob {
             "finish" | "save" => own_fence && (request["id"].is_null() || is_task(&request["id"])),
             "renew" | "lease.live" => pairs(&request["holds"]),
             "send" => own_fence && (request["task"].is_null() || is_task(&request["task"])),
-            "show" | "context" => is_task(&request["id"]),
-            "task.row" | "task.attempts" => is_task(&request["task"]),
-            "task.named" => is_task(&request["text"]),
+            "show" | "context" | "ws.show" => is_task(&request["id"]),
+            "task.row" | "task.attempts" | "task.letters" => is_task(&request["task"]),
+            // What a name means is no secret; what it names is asked for with the whole id.
+            "task.named" | "clock" | "repositories" | "worktrees" => true,
+            "issue.note" | "issue.pending" | "issue.pending_repositories" => true,
+            "land.row" => request["landing"].as_str() == Some(Landing::id_of(&self.task).as_str()),
             "inbox" | "peek" => request["human"] != true && (request["task"].is_null() || is_task(&request["task"])),
-            "clock" => true,
             _ => false,
         }
     }

@@ -15,7 +15,7 @@ use toft_core::{
     keeper::Duty,
     landing::Landing,
     lease::{Fence, Processes as _},
-    verbs::{claim::Claimed, facts, finish::How},
+    verbs::{claim::Claimed, facts, finish::How, token::ForJob},
 };
 use toft_plan::{Ledger, LedgerKind, Plan};
 use toft_session::{
@@ -26,6 +26,7 @@ use toft_session::{
     mask::Mask,
     person,
     recipe::{filled, resuming},
+    token,
 };
 use toft_store::private;
 use toft_vcs::{exchange, workspace::Stand};
@@ -174,15 +175,20 @@ impl AttemptRun<'_> {
         let mut socket = self.socket(&variables)?;
         if let Some(socket) = &socket {
             // What reaches toft through a socket has no store, and no password of one.
-            const OF_STORE: [&str; 2] = ["TOFT_STORE", "PGPASSWORD"];
-            variables.retain(|(name, _)| !OF_STORE.contains(&name.as_str()));
-            let server = matches!(self.work.located().store, Home::Server(_));
-            let emptied = OF_STORE.iter().take(if server { 2 } else { 1 }).map(|name| (*name, String::new()));
+            let of_store: &[&str] = match &self.work.located().store {
+                Home::File(_) => &["TOFT_STORE"],
+                Home::Server(_) => &["TOFT_STORE", "PGPASSWORD"],
+                Home::Remote(_) => &["TOFT_STORE", "TOFT_TOKEN"],
+            };
+            variables.retain(|(name, _)| !of_store.contains(&name.as_str()));
+            let emptied = of_store.iter().map(|name| (*name, String::new()));
             let put = emptied.chain([(SOCKET, socket.address().to_string())]);
             variables.extend(put.map(|(name, value)| (name.to_owned(), value)));
             if self.rules.container.is_some() {
                 variables.extend(self.author());
             }
+        } else if let Home::Remote(_) = self.work.located().store {
+            variables.push(("TOFT_TOKEN".to_owned(), self.token_for_agent()?));
         }
         let command = match &socket {
             Some(socket) => self.confined(command, files, socket, &variables)?,
@@ -272,6 +278,14 @@ impl AttemptRun<'_> {
             Ok(None) => Some(format!("`{named}`, which it names as evidence, is no commit here")),
             Err(error) => Some(format!("`{named}`, which it names as evidence, cannot be looked at: {error}")),
         }
+    }
+
+    /// A token for the agent: for its task alone, and until its lease ends. That of the runner never reaches it.
+    fn token_for_agent(&self) -> Result<String, Error> {
+        let (secret, digest) = token::new_secret()?;
+        let job = ForJob { digest, task: self.claimed.task.id.clone(), fence: self.fence() };
+        self.work.perform_as(self.actor, None, job)?;
+        Ok(secret)
     }
 
     /// The commit that this attempt must advance from.

@@ -15,6 +15,7 @@ use toft_core::{
     checkpoint::Detail,
     flow::{Source as FlowSource, WorkflowPlan as FlowPlan},
     id::{IdGenerator, RepositoryId},
+    refusal::Refusal,
     repository::{Place, Repository, Scope, Worktree},
     store::{Access, Store},
     time::Timestamp,
@@ -321,7 +322,11 @@ impl Session {
         if known || self.visited.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.visit_now(checkout, id, false)?;
+        match self.visit_now(checkout, id, false) {
+            // The token of an agent registers nothing; its runner did.
+            Ok(()) | Err(Error::Refused(Refusal::TokenDenied { .. })) => {}
+            Err(error) => return Err(error),
+        }
         self.visited.store(true, Ordering::Relaxed);
         Ok(())
     }

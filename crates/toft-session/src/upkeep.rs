@@ -37,6 +37,9 @@ impl Session {
         retention: &Retention,
         progress: impl FnMut(RetentionKind, u64),
     ) -> Result<gc::Outcome, Error> {
+        if let Engine::Remote(_) = self.engine() {
+            return Err(Error::OnServer { server: self.located().store.to_string(), doing: "forgets what is old" });
+        }
         self.forget_until(retention, BATCH, None, progress)
     }
 
@@ -96,6 +99,19 @@ impl Session {
 }
 
 impl Engine {
+    /// Deletes a little of what has been kept long enough, as seen from `now`; returns the numbers of rows. For a server,
+    /// which does this again and again.
+    pub fn forget_some(&self, retention: &Retention, now: Timestamp) -> Result<Vec<(RetentionKind, u64)>, Error> {
+        let mut gone = Vec::new();
+        for what in RetentionKind::ALL {
+            let count = self.forget(what, now.minus(retention.of(what)), SMALL_BATCH)? as u64;
+            if count > 0 {
+                gone.push((what, count));
+            }
+        }
+        Ok(gone)
+    }
+
     fn forget(&self, what: RetentionKind, before: Timestamp, limit: usize) -> Result<usize, Error> {
         match self {
             Self::File(store) if what == RetentionKind::Blobs => {

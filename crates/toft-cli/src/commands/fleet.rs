@@ -33,6 +33,7 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
         tls: args.cert.clone().zip(args.key.clone()),
         connections: args.connections,
         policy: located.policy.clone(),
+        retention: located.retention.clone(),
     };
     let shown = std::cell::RefCell::new(Ok(std::process::ExitCode::SUCCESS));
     let scheme = if args.cert.is_some() { "https" } else { "http" };

@@ -10,12 +10,13 @@ mod openapi;
 mod pool;
 mod routes;
 mod tls;
+mod upkeep;
 mod waiting;
 
 use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use axum::serve::ListenerExt as _;
-use toft_core::verbs::Policy;
+use toft_core::{retention::Retention, verbs::Policy};
 use toft_session::engine::Home;
 use tokio::net::TcpListener;
 
@@ -36,6 +37,8 @@ pub struct ServeRules {
     pub connections: usize,
     /// The settings of callers that bring none.
     pub policy: Policy,
+    /// How long what is kept is.
+    pub retention: Retention,
 }
 
 /// Serves until the process is told to end. `ready` gets the address once it is bound.
@@ -48,6 +51,7 @@ async fn run(rules: ServeRules, ready: impl FnOnce(SocketAddr)) -> io::Result<()
     let pool = StorePool::open(&rules.store, rules.connections).map_err(io::Error::other)?;
     let fleet = Arc::new(Fleet::new(pool, rules.policy));
     let watch = tokio::spawn(waiting::watch(fleet.clone()));
+    let upkeep = tokio::spawn(upkeep::forget_again_and_again(fleet.clone(), rules.retention));
     let listener = TcpListener::bind(rules.listen).await?;
     let address = listener.local_addr()?;
     let ended = {
@@ -72,6 +76,7 @@ async fn run(rules: ServeRules, ready: impl FnOnce(SocketAddr)) -> io::Result<()
         }
     }
     watch.abort();
+    upkeep.abort();
     Ok(())
 }
 

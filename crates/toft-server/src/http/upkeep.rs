@@ -1,0 +1,53 @@
+//! What the server does unasked: it forgets what is old.
+
+use std::{sync::Arc, time::Duration};
+
+use toft_core::{
+    id::IdGenerator,
+    repository::Place,
+    retention::Retention,
+    store,
+    verbs::{self, Caller, Policy, gc},
+    wire::DistantProcesses,
+};
+use toft_session::{engine::Engine, error::Error, session::random_ids};
+use tokio::time::sleep;
+
+use super::fleet::Fleet;
+
+/// A pause after something was forgotten: there may be more.
+const MORE: Duration = Duration::from_secs(10);
+/// A pause when nothing was old enough.
+const NOTHING: Duration = Duration::from_secs(3_600);
+
+/// Forgets a little, and again.
+pub(super) async fn forget_again_and_again(fleet: Arc<Fleet>, retention: Retention) {
+    loop {
+        let kept = retention.clone();
+        let forgot = fleet.pool.run(move |engine| forget(engine, &kept)).await;
+        // What does not work now is tried the next time.
+        let some = matches!(forgot, Ok(Ok(count)) if count > 0);
+        sleep(if some { MORE } else { NOTHING }).await;
+    }
+}
+
+fn forget(engine: &Engine, retention: &Retention) -> Result<u64, Error> {
+    let now = store::ask(engine.store(), |tx| tx.now())?.wall;
+    let gone = engine.forget_some(retention, now)?;
+    let count = gone.iter().map(|(_, count)| count).sum();
+    if count > 0 {
+        let mut ids: IdGenerator = random_ids();
+        let mut caller = Caller {
+            actor: "toft",
+            place: Place::default(),
+            ids: &mut ids,
+            processes: &DistantProcesses::default(),
+            policy: &Policy::default(),
+            holds: &[],
+            role: None,
+            op: None,
+        };
+        verbs::perform(engine.store(), &mut caller, gc::Request { gone })?;
+    }
+    Ok(count)
+}
