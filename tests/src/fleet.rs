@@ -1,10 +1,13 @@
 //! A toft server of a story.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
     path::Path,
     process::{Child, Stdio},
 };
+
+use serde_json::Value;
 
 use crate::{Home, toft_bin};
 
@@ -60,5 +63,48 @@ impl Drop for FleetServer {
         // It may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// One connection to a server, without encryption.
+pub struct Wire {
+    stream: BufReader<TcpStream>,
+}
+
+impl Wire {
+    /// Connects.
+    pub fn to(server: &FleetServer) -> Self {
+        let address = server.url.trim_start_matches("http://");
+        Self { stream: BufReader::new(TcpStream::connect(address).unwrap()) }
+    }
+
+    /// Sends a verb; returns the status and the answer.
+    pub fn verb(&mut self, token: &str, name: &str, body: &Value) -> (u16, Value) {
+        self.send("POST", &format!("/v1/verbs/{name}"), token, &body.to_string())
+    }
+
+    /// Sends a request; returns the status and the answer.
+    pub fn send(&mut self, method: &str, path: &str, token: &str, body: &str) -> (u16, Value) {
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: here\r\nauthorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        self.stream.get_mut().write_all(request.as_bytes()).unwrap();
+        let (mut line, mut length) = (String::new(), 0);
+        self.stream.read_line(&mut line).unwrap();
+        let status = line.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        loop {
+            line.clear();
+            self.stream.read_line(&mut line).unwrap();
+            if line.trim().is_empty() {
+                break;
+            }
+            if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = text.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).unwrap();
+        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 }

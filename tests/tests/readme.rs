@@ -89,7 +89,13 @@ fn runs(document: &str, at_least: usize) {
 
 /// Runs a document's transcripts in one shell, from an empty home, as somebody would type them.
 fn is_typed(document: &str, home: &Home) {
+    is_typed_with(document, home, |text| text);
+}
+
+/// The same, with something else in place of what the text names.
+fn is_typed_with(document: &str, home: &Home, change: impl FnOnce(String) -> String) {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document)).unwrap();
+    let text = change(text);
     let place = home.path().join("home");
     let path = format!("{}:{}", toft_bin().parent().unwrap().display(), std::env::var("PATH").unwrap());
     let mut shell = home
@@ -141,6 +147,12 @@ fn the_guide_to_sharing_really_runs() {
 #[test]
 fn the_guide_to_contributing_really_runs() {
     is_typed("docs/guides/contributing.md", &Home::new());
+}
+
+#[test]
+fn the_guide_to_a_fleet_really_runs() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    is_typed_with("docs/guides/fleet.md", &typing(), |text| text.replace("7878", &free));
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn reference() -> Result<()> {
     cargo(&["run", "--quiet", "--package", "toft-cli", "--", "reference", "--dir", &to], &[])
 }
 
-/// Stories that are told on files, on PostgreSQL, and on PostgreSQL behind a pooler.
+/// Stories that are told on files, on PostgreSQL, behind `toft serve`, and on PostgreSQL behind a pooler.
 const EVERYWHERE: &str = "binary(one_winner) | binary(fenced) | binary(linear) | binary(commands) | binary(issues) | binary(runner) | binary(judged) | binary(landing)";
 
 /// Installs the binary as a user would and tells every story with it.
@@ -108,10 +108,15 @@ fn stories(long: bool) -> Result<()> {
     all.extend(servers.env());
     cargo(&args, &all)?;
     args.extend(["-E", EVERYWHERE]);
-    for (_, url) in servers.env() {
+    for (n, (_, url)) in servers.env().into_iter().enumerate() {
         let mut there = env.clone();
         there.push(("TOFT_STORY_SERVER", url));
         cargo(&args, &there)?;
+        if n == 0 {
+            // The same behind `toft serve`.
+            there.push(("TOFT_STORY_FLEET", "1"));
+            cargo(&args, &there)?;
+        }
     }
     if long {
         step("clients", || clients::table(&root(), &env))?;

@@ -11,12 +11,13 @@ use anyhow::{Context, Result, bail};
 use crate::{docs, links, promises};
 
 /// Which of our crates each may depend on. Siblings never meet.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("toft-core", &[]),
     ("toft-ledger", &[]),
     ("toft-store", &["toft-core"]),
     ("toft-vcs", &["toft-core"]),
-    ("toft-session", &["toft-core", "toft-ledger", "toft-store", "toft-vcs"]),
+    ("toft-client", &["toft-core"]),
+    ("toft-session", &["toft-core", "toft-ledger", "toft-store", "toft-vcs", "toft-client"]),
     ("toft-plan", &["toft-core", "toft-ledger", "toft-store", "toft-vcs", "toft-session"]),
     ("toft-work", &["toft-core", "toft-store", "toft-vcs", "toft-session", "toft-plan"]),
     ("toft-runner", &["toft-core", "toft-store", "toft-vcs", "toft-session", "toft-plan", "toft-work"]),
@@ -25,7 +26,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
         "toft",
         &["toft-core", "toft-store", "toft-vcs", "toft-session", "toft-plan", "toft-work", "toft-runner", "toft-land"],
     ),
-    ("toft-server", &[]),
+    ("toft-server", &["toft-core", "toft-session"]),
     ("toft-cli", &["toft", "toft-server"]),
 ];
 

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use clap::{Arg, Command, CommandFactory as _};
 use serde_json::Value;
-use toft::{KeyScope, config_keys, events::EVENTS, verbs::calls};
+use toft::{KeyScope, config_keys, events::EVENTS, token::TokenRole, verbs::calls};
 
 use crate::{
     args::{Cli, GROUPS},
@@ -12,8 +12,10 @@ use crate::{
 };
 
 /// Environment variables that toft reads.
-const READ: [(&str, &str); 10] = [
+const READ: [(&str, &str); 12] = [
     ("TOFT_STORE", "the store, as `--store` names it"),
+    ("TOFT_TOKEN", "the token for the server that `TOFT_STORE` names; otherwise the one that `toft login` kept"),
+    ("TOFT_CA", "a file with the certificates to trust, instead of the system's, for a server"),
     ("TOFT_AGENT", "the agent that commands act as, as `--as` names it"),
     ("TOFT_SESSION", "a name for this session, so that a lease belongs to it and not to the process"),
     ("TOFT_PID", "the process that a claim's lease follows, as `toft claim --pid` names it"),
@@ -26,13 +28,14 @@ const READ: [(&str, &str); 10] = [
 ];
 
 /// Environment variables that toft sets for an agent, besides the store and its name.
-const SET: [(&str, &str); 10] = [
+const SET: [(&str, &str); 11] = [
     ("TOFT_TASK", "the task"),
     ("TOFT_FENCE", "the fence of its lease; `toft save` and `toft finish` use it"),
     ("TOFT_ISSUE", "the issue, if the task has one"),
     ("TOFT_ATTEMPT", "the attempt; it also marks the agent's processes"),
     ("TOFT_WORKSPACE", "the directory to work in"),
     ("TOFT_BRIEF", "the file with the brief"),
+    ("TOFT_TOKEN", "with a server: a token for this task alone, until its lease ends"),
     ("TOFT_SOCKET", "in a sandbox or a container: the socket through which toft reaches the runner"),
     ("TOFT_REPORT", "the file in which the agent may report its outcome"),
     ("TOFT_CAPACITY_NAME", "the unit of the capacity NAME that it holds, from 1"),
@@ -48,6 +51,7 @@ pub(crate) fn write_pages(dir: &Path) -> std::io::Result<Vec<String>> {
         ("errors.md", errors()),
         ("events.md", events()),
         ("calls.md", calls()),
+        ("tokens.md", tokens()),
     ];
     pages
         .into_iter()
@@ -253,6 +257,23 @@ fn errors() -> String {
             }
             let _ = writeln!(text, "| `{code}` | {} |", cell(meaning));
         }
+    }
+    text
+}
+
+/// Which token may send which verb.
+fn tokens() -> String {
+    let mut text = page(
+        "Tokens",
+        "Which token may send which verb to a server. A `job` token, which a running agent has, is for its own task only, and ends with its \
+         lease; a `join` token is a code that a machine trades for its own. Rules beyond this table: a token acts under its owner's name, and \
+         what a role may do to the work of others is in `toft agent --help`.",
+    );
+    let roles = TokenRole::ALL.map(|role| format!(" {role} |")).concat();
+    let _ = write!(text, "\n| verb |{roles}\n| --- |{}\n", " --- |".repeat(TokenRole::ALL.len()));
+    for call in &calls::CALLS {
+        let may = TokenRole::ALL.map(|role| if role.may(call.name) { " yes |" } else { " |" }).concat();
+        let _ = writeln!(text, "| `{}` |{may}", call.name);
     }
     text
 }

@@ -17,10 +17,10 @@ use toft_core::{
 pub(crate) fn perform<V: Verb>(
     remote: &RemoteStore,
     caller: &mut Caller<'_>,
-    verb: V,
+    verb: &V,
     wait: Duration,
 ) -> VerbResult<V::Outcome> {
-    let mut call = call_of(caller, &verb)?;
+    let mut call = call_of(caller, verb)?;
     let refused = match remote.call::<V>(&call, Duration::ZERO) {
         Err(VerbError::Refused(refusal)) if V::ACCESS == Access::Write && is_in_the_way(&refusal) => refusal,
         other => return other,

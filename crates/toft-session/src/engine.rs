@@ -123,7 +123,7 @@ impl Engine {
     /// Runs a verb. If nothing can be done now, a server waits up to `wait` until something can.
     pub fn perform<V: Verb>(&self, caller: &mut Caller<'_>, verb: V, wait: Duration) -> Result<V::Outcome, VerbError> {
         match self {
-            Self::Remote(remote) => distant::perform(remote, caller, verb, wait),
+            Self::Remote(remote) => distant::perform(remote, caller, &verb, wait),
             local => verbs::perform(local.store(), caller, verb),
         }
     }

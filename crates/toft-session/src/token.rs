@@ -1,16 +1,25 @@
 //! Tokens of this user, by server. A token goes to the server that it is kept for, and to no other.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use toft_client::{RemoteStore, ServerAddress};
-use toft_core::{token::TOKEN_PREFIX, wire::SentToken};
+use toft_core::{
+    refusal::VerbError,
+    repository::Place,
+    token::TOKEN_PREFIX,
+    verbs::{Caller, Policy, token::Join},
+    wire::SentToken,
+};
 use toft_store::private;
 
 use crate::{
     config::{config_home, variable},
+    distant,
     error::{Error, io},
     holds::write_private,
+    machine::Machine,
+    session::random_ids,
 };
 
 /// A token that is kept, and whose it is.
@@ -46,15 +55,52 @@ pub(crate) fn name_on(server: &ServerAddress) -> Option<String> {
 pub fn login(server: &str, token: &str) -> Result<(SentToken, PathBuf), Error> {
     let address = address(server)?;
     let known = RemoteStore::new(address.clone(), token.to_owned())?.own_token()?;
-    let path = file();
+    let path = keep(&address, &known.name, token)?;
+    Ok((known, path))
+}
+
+/// Trades a code for a token of this machine, and keeps it. A code is used once: the token is kept before it is sent.
+pub fn join(server: &str, code: &str) -> Result<(SentToken, PathBuf), Error> {
+    let (address, machine) = (address(server)?, Machine::this());
+    let (remote, (secret, digest)) = (RemoteStore::new(address.clone(), code.to_owned())?, new_secret()?);
+    let (known, before) = (remote.own_token()?, kept()?);
+    let path = keep(&address, &known.name, &secret)?;
+    let mut caller = Caller {
+        actor: &known.name,
+        place: Place::default(),
+        ids: &mut random_ids(),
+        processes: &machine,
+        policy: &Policy::default(),
+        holds: &[],
+        role: None,
+        op: None,
+    };
+    let join = Join { code: blake3::hash(code.as_bytes()).to_hex().to_string(), digest };
+    match distant::perform(&remote, &mut caller, &join, Duration::ZERO) {
+        Ok(token) => Ok((SentToken { name: token.name, role: token.role }, path)),
+        Err(VerbError::Refused(refusal)) => {
+            write(&before)?;
+            Err(refusal.into())
+        }
+        // It may have been done: the token is tried with the next command.
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn keep(address: &ServerAddress, name: &str, token: &str) -> Result<PathBuf, Error> {
     let mut all = kept()?;
-    all.insert(address.to_string(), KeptToken { name: known.name.clone(), token: token.to_owned() });
+    all.insert(address.to_string(), KeptToken { name: name.to_owned(), token: token.to_owned() });
+    write(&all)
+}
+
+fn write(all: &BTreeMap<String, KeptToken>) -> Result<PathBuf, Error> {
+    let path = file();
     let unwritable =
         |error: toml::ser::Error| Error::Config { path: path.display().to_string(), problem: error.to_string() };
-    let text = toml::to_string(&all).map_err(unwritable)?;
+    let text = toml::to_string(all).map_err(unwritable)?;
     private::create_dir_all(&config_home()).map_err(io("make", &path))?;
     write_private(&path, text.as_bytes())?;
-    Ok((known, path))
+    Ok(path)
 }
 
 /// A new secret, and its digest.

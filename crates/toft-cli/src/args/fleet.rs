@@ -35,6 +35,18 @@ pub(crate) struct Login {
     pub(crate) url: String,
 }
 
+/// Let this machine work for a server: trade a code for a token of its own. `toft token create NAME --join` makes a code.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toft join https://fleet.example CODE         # then, in a clone: toft init --store URL, toft run …"
+)]
+pub(crate) struct Join {
+    /// Address of the server
+    pub(crate) url: String,
+    /// Code, which can be used once, within ten minutes
+    pub(crate) code: String,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Make a token for an agent, a machine or a person, and print it once
@@ -61,6 +73,9 @@ pub(crate) struct CreateToken {
     /// viewer, worker, planner or admin
     #[arg(long, default_value = "worker")]
     pub(crate) role: String,
+    /// Print a code instead, for `toft join` on a machine that works
+    #[arg(long, conflicts_with_all = ["role", "expires"])]
+    pub(crate) join: bool,
     /// How long it counts [default: until it is revoked]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) expires: Option<Duration>,

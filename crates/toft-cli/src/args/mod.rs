@@ -21,7 +21,7 @@ use commands::commands;
 
 pub(crate) use self::{
     agent::{AgentCommand, Answer, Assign, Inbox, Pause, Register, Resume, Send, Tell},
-    fleet::{CreateToken, Login, Serve, TokenCommand},
+    fleet::{CreateToken, Join, Login, Serve, TokenCommand},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     land::{Land, LandCommand, Review},
     plan::{
@@ -172,6 +172,7 @@ commands! {
     Assign(Assign) "assign" ["delegate"] "Assign an issue or task to an agent";
     Serve(Serve) "serve" [] "Serve the store to other machines over HTTP";
     Login(Login) "login" [] "Keep a token for a server";
+    Join(Join) "join" [] "Let this machine work for a server";
     Token(TokenArgs) "token" ["tokens"] "Manage the tokens of a server";
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
@@ -203,7 +204,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 9] = [
         "Share",
         &["sync", "ledger", "propose", "withdraw", "accept", "reject", "move", "purge", "import", "export", "compact"],
     ),
-    ("Many machines", &["serve", "login", "token"]),
+    ("Many machines", &["serve", "token", "login", "join"]),
     ("Admin", &["init", "where", "doctor", "backup", "migrate", "gc", "schema", "man"]),
     ("Learn", &["try", "help"]),
 ];

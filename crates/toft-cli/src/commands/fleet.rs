@@ -13,7 +13,7 @@ use toft_server::http::{ServeRules, serve as serve_http};
 
 use super::{App, Done, asked};
 use crate::{
-    args::{CreateToken, Login, Serve, TokenCommand},
+    args::{CreateToken, Join, Login, Serve, TokenCommand},
     exit::Failure,
     render::{LoggedIn, Serving, TokenList, TokenMade, TokensRevoked},
 };
@@ -56,6 +56,11 @@ pub(super) fn login(app: &App<'_>, args: &Login) -> Done {
     app.show(&LoggedIn { server: args.url.clone(), name: known.name, role: known.role, file })
 }
 
+pub(super) fn join(app: &App<'_>, args: &Join) -> Done {
+    let (known, file) = session_token::join(&args.url, &args.code)?;
+    app.show(&LoggedIn { server: args.url.clone(), name: known.name, role: known.role, file })
+}
+
 pub(super) fn token(app: &App<'_>, command: &TokenCommand) -> Done {
     match command {
         TokenCommand::Create(args) => create(app, args),
@@ -68,7 +73,8 @@ pub(super) fn token(app: &App<'_>, command: &TokenCommand) -> Done {
 }
 
 fn create(app: &App<'_>, args: &CreateToken) -> Done {
-    let role = TokenRole::parse(&args.role).filter(|role| *role >= TokenRole::Viewer).ok_or_else(|| {
+    let named = if args.join { Some(TokenRole::Join) } else { TokenRole::parse(&args.role) };
+    let role = named.filter(|role| args.join || *role >= TokenRole::Viewer).ok_or_else(|| {
         let problem = format!("`{}` is none; there are viewer, worker, planner and admin", args.role);
         Failure::from(toft::Error::Refused(Refusal::Invalid { field: "role".into(), problem }))
     })?;

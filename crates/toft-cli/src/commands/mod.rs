@@ -104,6 +104,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Doctor(args) => place::doctor(app, args),
         Command::Serve(args) => fleet::serve(app, args),
         Command::Login(args) => fleet::login(app, args),
+        Command::Join(args) => fleet::join(app, args),
         Command::Token(args) => fleet::token(app, &args.command),
         Command::Backup(args) => upkeep::backup(app, args),
         Command::Migrate(_) => upkeep::migrate(app),

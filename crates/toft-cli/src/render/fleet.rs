@@ -30,7 +30,7 @@ impl View for Serving {
 
     fn text(&self, page: &mut Page) {
         page.line(format!("Serving {} at {}", clean(&self.store), self.url));
-        page.line("On another machine: toft login URL, then toft init --store URL".to_owned());
+        page.line("On another machine: toft login URL, then toft init --store URL");
     }
 }
 
@@ -109,7 +109,7 @@ impl View for TokenList {
             page.line(format!("{}  {role}{host}  by {}{until}", clean(name), clean(by)));
         }
         if self.0.is_empty() {
-            page.line("No tokens; toft token create makes one.".to_owned());
+            page.line("No tokens; toft token create makes one.");
         }
     }
 }

@@ -8,15 +8,15 @@ use serde_json::json;
 use toft_core::change::Event;
 use tokio::time::timeout;
 
-use super::fleet::{AdmittedCall, Fleet};
+use super::server_state::{AdmittedCall, ServerState};
 
 /// Events that are read at once.
 const PAGE: usize = 256;
 /// A silent stream says this often that it lives.
 const ALIVE: Duration = Duration::from_secs(15);
 
-struct Reader {
-    fleet: Arc<Fleet>,
+struct EventReader {
+    state: Arc<ServerState>,
     call: AdmittedCall,
     cursor: u64,
     read: std::vec::IntoIter<Event>,
@@ -24,11 +24,11 @@ struct Reader {
 
 /// Events after `cursor`, and then those that happen. `call` is a call of `log` whose caller was admitted.
 pub(super) fn stream(
-    fleet: Arc<Fleet>,
+    state: Arc<ServerState>,
     call: AdmittedCall,
     cursor: u64,
 ) -> Sse<impl Stream<Item = Result<SentEvent, Infallible>>> {
-    let reader = Reader { fleet, call, cursor, read: Vec::new().into_iter() };
+    let reader = EventReader { state, call, cursor, read: Vec::new().into_iter() };
     let events = stream::unfold(reader, |mut reader| async move {
         let event = reader.next().await?;
         let sent = SentEvent::default().id(event.seq.to_string()).event(event.verb.clone());
@@ -38,15 +38,15 @@ pub(super) fn stream(
     Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE))
 }
 
-impl Reader {
+impl EventReader {
     async fn next(&mut self) -> Option<Event> {
-        let mut changes = self.fleet.changes();
+        let mut changes = self.state.changes();
         loop {
             if let Some(event) = self.read.next() {
                 self.cursor = event.seq;
                 return Some(event);
             }
-            if self.fleet.draining() {
+            if self.state.draining() {
                 return None;
             }
             changes.mark_unchanged();
@@ -54,7 +54,7 @@ impl Reader {
             call.sent.request["after"] = json!(self.cursor);
             call.sent.request["limit"] = json!(PAGE);
             // A reader that cannot be served connects again.
-            let found = self.fleet.run(call).await.ok()?;
+            let found = self.state.run(call).await.ok()?;
             let found: Vec<Event> = serde_json::from_value(found).ok()?;
             if found.is_empty() {
                 let _ = timeout(ALIVE, changes.changed()).await;

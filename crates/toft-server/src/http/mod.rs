@@ -1,14 +1,14 @@
 //! toft over HTTP: verbs are sent, and run here.
 //!
-//! `routes.rs` has the paths; `fleet.rs` finds out who asks and runs the verb on one of the `pool.rs`'s stores; a claim that
+//! `routes.rs` has the paths; `server_state.rs` finds out who asks and runs the verb on one of the `pool.rs`'s stores; a claim that
 //! finds nothing waits in `waiting.rs`; `events.rs` streams the log; `openapi.rs` describes it all from the types.
 
 mod answer;
 mod events;
-mod fleet;
 mod openapi;
 mod pool;
 mod routes;
+mod server_state;
 mod tls;
 mod upkeep;
 mod waiting;
@@ -22,8 +22,8 @@ use tokio::net::TcpListener;
 
 pub use openapi::openapi;
 
-use fleet::Fleet;
 use pool::StorePool;
+use server_state::ServerState;
 
 /// How a server is run.
 #[derive(Clone, Debug)]
@@ -49,19 +49,19 @@ pub fn serve(rules: ServeRules, ready: impl FnOnce(SocketAddr)) -> io::Result<()
 
 async fn run(rules: ServeRules, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
     let pool = StorePool::open(&rules.store, rules.connections).map_err(io::Error::other)?;
-    let fleet = Arc::new(Fleet::new(pool, rules.policy));
-    let watch = tokio::spawn(waiting::watch(fleet.clone()));
-    let upkeep = tokio::spawn(upkeep::forget_again_and_again(fleet.clone(), rules.retention));
+    let state = Arc::new(ServerState::new(pool, rules.policy));
+    let watch = tokio::spawn(waiting::watch(state.clone()));
+    let upkeep = tokio::spawn(upkeep::forget_again_and_again(state.clone(), rules.retention));
     let listener = TcpListener::bind(rules.listen).await?;
     let address = listener.local_addr()?;
     let ended = {
-        let fleet = fleet.clone();
+        let state = state.clone();
         async move {
             told_to_end().await;
-            fleet.drain();
+            state.drain();
         }
     };
-    let router = routes::router(fleet);
+    let router = routes::router(state);
     match rules.tls {
         None => {
             // An answer that waits for more bytes to send would take 40 ms.

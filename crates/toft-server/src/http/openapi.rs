@@ -187,21 +187,53 @@ fn caller_schemas() -> Map<String, Value> {
     schema.as_object().cloned().unwrap_or_default()
 }
 
-/// Schemas refer to each other where OpenAPI keeps them.
+/// Schemas refer to each other where OpenAPI keeps them, and what may be anything is an object: not every program knows a
+/// schema that is only `true`.
 fn refer_to_components(value: &mut Value) {
     match value {
         Value::Object(fields) => {
+            gather_words(fields);
             for (name, value) in fields.iter_mut() {
-                match value {
-                    Value::String(text) if name == "$ref" => {
-                        *text = text.replace("#/$defs/", "#/components/schemas/");
-                    }
-                    value => refer_to_components(value),
+                match (name.as_str(), value) {
+                    ("$ref", Value::String(text)) => *text = text.replace("#/$defs/", "#/components/schemas/"),
+                    ("properties", Value::Object(all)) => all.values_mut().for_each(as_object),
+                    ("prefixItems" | "anyOf" | "oneOf", Value::Array(all)) => all.iter_mut().for_each(as_object),
+                    ("items" | "outcome" | "request", value) => as_object(value),
+                    (_, value) => refer_to_components(value),
                 }
             }
         }
         Value::Array(all) => all.iter_mut().for_each(refer_to_components),
         _ => {}
+    }
+}
+
+/// Words that are alternatives become one list: not every program can choose among several constants.
+fn gather_words(schema: &mut Map<String, Value>) {
+    let word = |one: &Value| one["const"].as_str().map(|word| vec![word.to_owned()]);
+    let words = |one: &Value| match one["enum"].as_array() {
+        Some(all) => all.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>(),
+        None => word(one),
+    };
+    let Some(Value::Array(alternatives)) = schema.get_mut("oneOf") else { return };
+    let gathered: Vec<String> = alternatives.iter().filter_map(words).flatten().collect();
+    if gathered.is_empty() {
+        return;
+    }
+    alternatives.retain(|one| words(one).is_none());
+    if alternatives.is_empty() {
+        schema.remove("oneOf");
+        schema.insert("type".to_owned(), "string".into());
+        schema.insert("enum".to_owned(), gathered.into());
+    } else {
+        alternatives.push(json!({ "type": "string", "enum": gathered }));
+    }
+}
+
+fn as_object(schema: &mut Value) {
+    match schema {
+        Value::Bool(true) => *schema = json!({}),
+        schema => refer_to_components(schema),
     }
 }
 

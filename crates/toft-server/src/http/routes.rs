@@ -22,8 +22,8 @@ use tokio::time::timeout_at;
 use super::{
     answer::{failure, json as as_json, outcome, plain, unknown_caller},
     events,
-    fleet::Fleet,
     openapi::openapi,
+    server_state::ServerState,
     waiting,
 };
 
@@ -47,7 +47,7 @@ pub(super) const RESOURCES: [(&str, &str, Option<&str>); 13] = [
     ("/v1/workspaces", "ws.list", None),
 ];
 
-pub(super) fn router(fleet: Arc<Fleet>) -> Router {
+pub(super) fn router(state: Arc<ServerState>) -> Router {
     let mut router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
@@ -58,7 +58,7 @@ pub(super) fn router(fleet: Arc<Fleet>) -> Router {
         .route("/v1/events", get(event_stream))
         .route("/v1/blobs/{blob}", put(keep_blob).get(blob));
     for (path, name, field) in RESOURCES {
-        let read = move |State(fleet): State<Arc<Fleet>>,
+        let read = move |State(state): State<Arc<ServerState>>,
                          Path(parts): Path<BTreeMap<String, String>>,
                          Query(query): Query<BTreeMap<String, String>>,
                          headers: HeaderMap| async move {
@@ -67,11 +67,11 @@ pub(super) fn router(fleet: Arc<Fleet>) -> Router {
                 request.insert(field.to_owned(), parts.into_values().next().unwrap_or_default().into());
             }
             let sent = SentCall { request: request.into(), ..SentCall::default() };
-            run(&fleet, &headers, name, sent, Duration::ZERO).await
+            run(&state, &headers, name, sent, Duration::ZERO).await
         };
         router = router.route(path, get(read));
     }
-    router.layer(DefaultBodyLimit::max(LARGEST)).with_state(fleet)
+    router.layer(DefaultBodyLimit::max(LARGEST)).with_state(state)
 }
 
 /// A query as fields of a request: numbers and truth values are read as such; `repository` and `worktree` are the scope.
@@ -94,17 +94,17 @@ fn from_query(query: &BTreeMap<String, String>) -> Map<String, Value> {
     fields
 }
 
-async fn ready(State(fleet): State<Arc<Fleet>>) -> Response {
-    let answered = fleet.pool.run(|engine| engine.store().change_counter()).await;
-    match (fleet.draining(), answered) {
+async fn ready(State(state): State<Arc<ServerState>>) -> Response {
+    let answered = state.pool.run(|engine| engine.store().change_counter()).await;
+    match (state.draining(), answered) {
         (true, _) => plain(StatusCode::SERVICE_UNAVAILABLE, "this server is ending"),
-        (false, Ok(Ok(_))) => as_json(StatusCode::OK, &json!({ "ready": true, "waiting": fleet.waiting.count() })),
+        (false, Ok(Ok(_))) => as_json(StatusCode::OK, &json!({ "ready": true, "waiting": state.waiting.count() })),
         (false, Ok(Err(error)) | Err(error)) => failure(&error.into()),
     }
 }
 
 async fn verb(
-    State(fleet): State<Arc<Fleet>>,
+    State(state): State<Arc<ServerState>>,
     Path(name): Path<String>,
     Query(query): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
@@ -114,7 +114,7 @@ async fn verb(
         Ok(sent) => sent,
         Err(error) => return plain(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
     };
-    run(&fleet, &headers, &name, sent, wait_of(&query)).await
+    run(&state, &headers, &name, sent, wait_of(&query)).await
 }
 
 fn wait_of(query: &BTreeMap<String, String>) -> Duration {
@@ -122,47 +122,53 @@ fn wait_of(query: &BTreeMap<String, String>) -> Duration {
     Duration::from_millis(wait).min(LONGEST_WAIT)
 }
 
-async fn run(fleet: &Arc<Fleet>, headers: &HeaderMap, name: &str, mut sent: SentCall, wait: Duration) -> Response {
+async fn run(
+    state: &Arc<ServerState>,
+    headers: &HeaderMap,
+    name: &str,
+    mut sent: SentCall,
+    wait: Duration,
+) -> Response {
     if sent.request.is_null() {
         sent.request = json!({});
     }
-    let token = match identify(fleet, headers).await {
+    let token = match identify(state, headers).await {
         Ok(token) => token,
         Err(answer) => return answer,
     };
-    match fleet.admit(&token, name, sent) {
-        Ok(call) => outcome(waiting::run(fleet, call, wait).await),
+    match state.admit(&token, name, sent) {
+        Ok(call) => outcome(waiting::run(state, call, wait).await),
         Err(error) => failure(&error),
     }
 }
 
-async fn identify(fleet: &Arc<Fleet>, headers: &HeaderMap) -> Result<Token, Response> {
-    match fleet.identify(headers).await {
+async fn identify(state: &Arc<ServerState>, headers: &HeaderMap) -> Result<Token, Response> {
+    match state.identify(headers).await {
         Ok(Some(token)) => Ok(token),
         Ok(None) => Err(unknown_caller()),
         Err(error) => Err(failure(&error.into())),
     }
 }
 
-async fn own_token(State(fleet): State<Arc<Fleet>>, headers: HeaderMap) -> Response {
-    match identify(&fleet, &headers).await {
+async fn own_token(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
+    match identify(&state, &headers).await {
         Ok(token) => as_json(StatusCode::OK, &SentToken { name: token.name, role: token.role }),
         Err(answer) => answer,
     }
 }
 
 async fn changes(
-    State(fleet): State<Arc<Fleet>>,
+    State(state): State<Arc<ServerState>>,
     Query(query): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
 ) -> Response {
-    if let Err(answer) = identify(&fleet, &headers).await {
+    if let Err(answer) = identify(&state, &headers).await {
         return answer;
     }
-    let mut changes = fleet.changes();
+    let mut changes = state.changes();
     let after: Option<u64> = query.get("after").and_then(|text| text.parse().ok());
     let until = tokio::time::Instant::now() + wait_of(&query);
-    while after == Some(*changes.borrow_and_update()) && !fleet.draining() {
+    while after == Some(*changes.borrow_and_update()) && !state.draining() {
         if timeout_at(until, changes.changed()).await.is_err() {
             break;
         }
@@ -172,11 +178,11 @@ async fn changes(
 }
 
 async fn event_stream(
-    State(fleet): State<Arc<Fleet>>,
+    State(state): State<Arc<ServerState>>,
     Query(query): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
 ) -> Response {
-    let token = match identify(&fleet, &headers).await {
+    let token = match identify(&state, &headers).await {
         Ok(token) => token,
         Err(answer) => return answer,
     };
@@ -185,19 +191,19 @@ async fn event_stream(
     let mut request = from_query(&query);
     request.remove("after");
     let sent = SentCall { request: request.into(), ..SentCall::default() };
-    match fleet.admit(&token, "log", sent) {
-        Ok(call) => events::stream(fleet, call, cursor).into_response(),
+    match state.admit(&token, "log", sent) {
+        Ok(call) => events::stream(state, call, cursor).into_response(),
         Err(error) => failure(&error),
     }
 }
 
 async fn keep_blob(
-    State(fleet): State<Arc<Fleet>>,
+    State(state): State<Arc<ServerState>>,
     Path(blob): Path<String>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let token = match identify(&fleet, &headers).await {
+    let token = match identify(&state, &headers).await {
         Ok(token) => token,
         Err(answer) => return answer,
     };
@@ -210,18 +216,18 @@ async fn keep_blob(
     if blake3::hash(text.as_bytes()).to_hex().as_str() != blob {
         return plain(StatusCode::UNPROCESSABLE_ENTITY, "that is not the digest of this text");
     }
-    let kept = fleet.pool.run(move |engine| Engine::keep_blob(engine, &blob, &text)).await;
+    let kept = state.pool.run(move |engine| Engine::keep_blob(engine, &blob, &text)).await;
     match kept.map_err(toft_session::error::Error::from).flatten() {
         Ok(()) => as_json(StatusCode::OK, &json!({})),
         Err(error) => failed(error),
     }
 }
 
-async fn blob(State(fleet): State<Arc<Fleet>>, Path(blob): Path<String>, headers: HeaderMap) -> Response {
-    if let Err(answer) = identify(&fleet, &headers).await {
+async fn blob(State(state): State<Arc<ServerState>>, Path(blob): Path<String>, headers: HeaderMap) -> Response {
+    if let Err(answer) = identify(&state, &headers).await {
         return answer;
     }
-    let loaded = fleet.pool.run(move |engine| Engine::load_blob(engine, &blob)).await;
+    let loaded = state.pool.run(move |engine| Engine::load_blob(engine, &blob)).await;
     match loaded.map_err(toft_session::error::Error::from).flatten() {
         Ok(text) => text.into_response(),
         Err(error) => failed(error),

@@ -13,7 +13,7 @@ use toft_core::{
 use toft_session::{engine::Engine, error::Error, session::random_ids};
 use tokio::time::sleep;
 
-use super::fleet::Fleet;
+use super::server_state::ServerState;
 
 /// A pause after something was forgotten: there may be more.
 const MORE: Duration = Duration::from_secs(10);
@@ -21,10 +21,10 @@ const MORE: Duration = Duration::from_secs(10);
 const NOTHING: Duration = Duration::from_secs(3_600);
 
 /// Forgets a little, and again.
-pub(super) async fn forget_again_and_again(fleet: Arc<Fleet>, retention: Retention) {
+pub(super) async fn forget_again_and_again(state: Arc<ServerState>, retention: Retention) {
     loop {
         let kept = retention.clone();
-        let forgot = fleet.pool.run(move |engine| forget(engine, &kept)).await;
+        let forgot = state.pool.run(move |engine| forget(engine, &kept)).await;
         // What does not work now is tried the next time.
         let some = matches!(forgot, Ok(Ok(count)) if count > 0);
         sleep(if some { MORE } else { NOTHING }).await;

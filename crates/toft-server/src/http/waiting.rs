@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::fleet::{AdmittedCall, Fleet, may_wait};
+use super::server_state::{AdmittedCall, ServerState, may_wait};
 
 /// Changes of other servers and of direct writers are looked for this often.
 const LOOK: Duration = Duration::from_millis(50);
@@ -90,16 +90,16 @@ fn group_of(call: &AdmittedCall) -> String {
 }
 
 /// Runs a call, and waits up to `wait` if it finds nothing.
-pub(super) async fn run(fleet: &Fleet, call: AdmittedCall, wait: Duration) -> VerbResult<Value> {
-    let (until, changes) = (Instant::now() + wait, fleet.changes());
-    let done = fleet.run(call.clone()).await;
-    if wait.is_zero() || !may_wait(&done) || fleet.draining() {
+pub(super) async fn run(state: &ServerState, call: AdmittedCall, wait: Duration) -> VerbResult<Value> {
+    let (until, changes) = (Instant::now() + wait, state.changes());
+    let done = state.run(call.clone()).await;
+    if wait.is_zero() || !may_wait(&done) || state.draining() {
         return done;
     }
-    let waiter = fleet.waiting.add(call);
+    let waiter = state.waiting.add(call);
     if changes.has_changed().unwrap_or(true) {
         // It may have become ready before the claim began to wait.
-        fleet.changed();
+        state.changed();
     }
     match timeout_at(until, waiter).await {
         Ok(Ok(answer)) => answer,
@@ -108,54 +108,54 @@ pub(super) async fn run(fleet: &Fleet, call: AdmittedCall, wait: Duration) -> Ve
 }
 
 /// Looks for changes, and answers claims that wait, for as long as the server runs.
-pub(super) async fn watch(fleet: Arc<Fleet>) {
-    let (mut changes, mut counted) = (fleet.changes(), None);
+pub(super) async fn watch(state: Arc<ServerState>) {
+    let (mut changes, mut counted) = (state.changes(), None);
     let mut again = Instant::now() + LOOK_AGAIN;
     loop {
         // Other servers and direct writers change the store, too.
         let changed = match timeout(LOOK, changes.changed()).await {
             Ok(_) => true,
             Err(_) => {
-                let now = fleet.pool.change_counter().await;
+                let now = state.pool.change_counter().await;
                 let moved = now.is_some() && now != counted;
                 counted = now.or(counted);
                 if moved {
-                    fleet.changed();
+                    state.changed();
                     changes.mark_unchanged();
                 }
                 moved
             }
         };
-        if fleet.draining() {
-            for key in fleet.waiting.keys() {
+        if state.draining() {
+            for key in state.waiting.keys() {
                 // Their callers ask another server.
-                while fleet.waiting.take(&key).is_some() {}
+                while state.waiting.take(&key).is_some() {}
             }
             continue;
         }
         if changed || Instant::now() >= again {
             again = Instant::now() + LOOK_AGAIN;
-            for key in fleet.waiting.keys() {
-                serve_group(&fleet, &key).await;
+            for key in state.waiting.keys() {
+                serve_group(&state, &key).await;
             }
         }
     }
 }
 
-async fn serve_group(fleet: &Arc<Fleet>, key: &str) {
-    let Some(first) = fleet.waiting.first(key) else { return };
-    if !is_promising(fleet, first).await {
+async fn serve_group(state: &Arc<ServerState>, key: &str) {
+    let Some(first) = state.waiting.first(key) else { return };
+    if !is_promising(state, first).await {
         return;
     }
     let mut in_vain = 0;
     while in_vain < IN_VAIN
-        && let Some(waiter) = fleet.waiting.take(key)
+        && let Some(waiter) = state.waiting.take(key)
     {
-        let done = fleet.run(waiter.call.clone()).await;
+        let done = state.run(waiter.call.clone()).await;
         match may_wait(&done) {
             true => {
                 in_vain += 1;
-                fleet.waiting.put_back(key, waiter);
+                state.waiting.put_back(key, waiter);
             }
             // If the caller is gone, it asks again with the same operation and gets this answer.
             false => {
@@ -167,7 +167,7 @@ async fn serve_group(fleet: &Arc<Fleet>, key: &str) {
 }
 
 /// Whether a claim of this group may find something. A claim of a named task is simply tried.
-async fn is_promising(fleet: &Arc<Fleet>, mut call: AdmittedCall) -> bool {
+async fn is_promising(state: &Arc<ServerState>, mut call: AdmittedCall) -> bool {
     let request = &call.sent.request;
     if call.call.name != "claim" || !request["id"].is_null() {
         return true;
@@ -184,5 +184,5 @@ async fn is_promising(fleet: &Arc<Fleet>, mut call: AdmittedCall) -> bool {
     call.sent.request = look;
     call.sent.op = None;
     // What cannot be told is tried.
-    fleet.run(call).await.map_or(true, |found| found["ready"].as_array().is_none_or(|ready| !ready.is_empty()))
+    state.run(call).await.map_or(true, |found| found["ready"].as_array().is_none_or(|ready| !ready.is_empty()))
 }

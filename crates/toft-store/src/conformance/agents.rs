@@ -1,13 +1,14 @@
-//! Agents, inboxes, gates, templates.
+//! Agents, inboxes, gates, tokens, templates.
 
 use toft_core::{
     change::Write,
     flow::{Template, WorkflowPlan},
     gate::{Gate, Opened},
-    id::TemplateId,
+    id::{TaskId, TemplateId},
     message::{Delivery, DeliveryState},
     repository::Scope,
     store::Access,
+    token::{Token, TokenJob, TokenRole},
 };
 
 use super::{
@@ -62,6 +63,28 @@ pub fn gates_nobody_opened_are_found(pair: &Pair) {
     assert_eq!(unopened(), ["gt_b"]);
     let scope = Scope { repository: Some(toft_core::id::RepositoryId::known("rp_z")), worktree: None };
     assert!(pair.read(|tx| tx.unopened_gates(&scope, 9)).is_empty());
+}
+
+pub fn tokens_are_found_by_digest_and_listed_by_name(pair: &Pair) {
+    let token = |digest: &str, name: &str| Token {
+        digest: digest.into(),
+        name: name.into(),
+        role: TokenRole::Job,
+        host: Some("here".into()),
+        job: Some(TokenJob { task: TaskId::known("tk_1"), fence: "3.ls_x".parse().unwrap() }),
+        created: at(1),
+        by: "eve".into(),
+        expires: Some(at(9)),
+        revoked: None,
+    };
+    let all = [token("d3", "ana"), token("d1", "bob"), token("d2", "ana")];
+    pair.write(&all.clone().map(Write::Token));
+    assert_eq!(pair.read(|tx| tx.token("d1")).as_ref(), Some(&all[1]));
+    assert_eq!(pair.read(|tx| tx.token("d9")), None);
+    assert_eq!(pair.read(|tx| tx.tokens()), [all[2].clone(), all[0].clone(), all[1].clone()]);
+    let revoked = Token { revoked: Some(at(5)), ..all[1].clone() };
+    pair.write(&[Write::Token(revoked.clone())]);
+    assert_eq!(pair.read(|tx| tx.token("d1")), Some(revoked));
 }
 
 pub fn templates_come_in_their_newest_version(pair: &Pair) {

@@ -111,6 +111,7 @@ macro_rules! store_conformance {
             workspaces_are_listed_newest_first_and_those_that_are_gone_only_when_asked
             landings_are_kept_whole_and_listed_newest_first
             verdicts_are_found_by_tree_and_those_that_changed_are_listed
+            tokens_are_found_by_digest_and_listed_by_name
             templates_come_in_their_newest_version
             old_events_are_forgotten_but_the_newest_and_numbers_go_on
             old_attempts_are_forgotten_once_their_task_is_over

@@ -289,8 +289,7 @@ impl StoreTx for PostgresTx<'_> {
     }
 
     fn ids(&mut self, prefix: &str, limit: usize) -> Result<Vec<String>> {
-        let upto = format!("{prefix}\u{7f}");
-        let values = kept![prefix, upto, limit as u64];
+        let values = kept![prefix, format!("{prefix}\u{7f}"), limit as u64];
         let mut ids = self.look("ids", Query::id_search.postgres(), &values, |cells| cells.text())?;
         ids.extend(self.reads.tables.ids(prefix, limit)?);
         ids.sort();

@@ -277,6 +277,14 @@ CREATE TABLE templates (
     PRIMARY KEY (name, version)
 ) WITHOUT ROWID;
 
+CREATE TABLE tokens (
+    digest TEXT PRIMARY KEY,
+    name   TEXT NOT NULL,
+    body   TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX tokens_by_name ON tokens (name, digest);
+
 CREATE TABLE verdicts (
     key        TEXT PRIMARY KEY,
     repository TEXT NOT NULL,

@@ -32,7 +32,7 @@ const BELIEVED: Duration = Duration::from_secs(1);
 const REMEMBERED: usize = 10_000;
 
 /// A server over a store.
-pub(super) struct Fleet {
+pub(super) struct ServerState {
     pub(super) pool: StorePool,
     policy: Policy,
     tokens: Mutex<HashMap<String, (Token, Instant)>>,
@@ -50,7 +50,7 @@ pub(super) struct AdmittedCall {
     pub(super) admitted: Admitted,
 }
 
-impl Fleet {
+impl ServerState {
     pub(super) fn new(pool: StorePool, policy: Policy) -> Self {
         // Another server, or this one before, counted from elsewhere.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64);
@@ -90,8 +90,8 @@ impl Fleet {
     }
 
     fn remember(&self, digest: String, token: Token) {
-        // The token of an agent ends with its lease, at once.
-        if token.role == TokenRole::Job {
+        // The token of an agent ends with its lease, and a code when it is used: at once.
+        if token.role <= TokenRole::Job {
             return;
         }
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
