@@ -5,6 +5,7 @@ use std::{
     net::TcpStream,
     path::Path,
     process::{Child, Stdio},
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -49,6 +50,18 @@ impl FleetServer {
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits until it has ended; returns whether it has.
+    pub fn wait(&mut self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        while Instant::now() < until {
+            if self.child.try_wait().unwrap().is_some() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
     }
 
     /// Kills it, as a power cut does.

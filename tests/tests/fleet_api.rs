@@ -182,6 +182,194 @@ fn a_code_makes_a_machine_a_worker_once() {
     assert_eq!(stolen.code, 4, "{stolen:?}");
 }
 
+/// A server with an admin, two workers that have nothing to do with each other, and a task that the first one holds.
+struct Yard {
+    home: Home,
+    server: FleetServer,
+    admin: String,
+    ana: String,
+    eve: String,
+}
+
+impl Yard {
+    fn new() -> Self {
+        let home = Home::new();
+        let server = server(&home);
+        let [admin, ana, eve] = [("root", "admin"), ("ana", "worker"), ("eve", "worker")]
+            .map(|(name, role)| server.token(&home, name, role));
+        Self { home, server, admin, ana, eve }
+    }
+
+    fn plan(&self, title: &str) {
+        let plan = json!({ "request": { "plan": { "title": title, "tasks": [{ "name": title }] }, "source": { "kind": "prompt", "text": "x" } } });
+        assert_eq!(Wire::to(&self.server).verb(&self.admin, "flow.new", &plan).0, 200);
+    }
+
+    /// Ana's task and fence.
+    fn claim(&self, request: &Value) -> (Value, Value, Value) {
+        let caller = json!({ "host": "machine-a", "disks": "machine-a" });
+        let (status, said) =
+            Wire::to(&self.server).verb(&self.ana, "claim", &json!({ "caller": caller, "request": request }));
+        assert_eq!(status, 200, "{said}");
+        let claim = &said["outcome"]["claims"][0];
+        (claim["task"]["id"].clone(), claim["lease"]["token"].clone(), claim["lease"].clone())
+    }
+
+    fn held(&self, task: &Value) -> bool {
+        let (_, said) = Wire::to(&self.server).verb(&self.admin, "task.row", &json!({ "request": { "task": task } }));
+        said["outcome"]["status"] == "leased"
+    }
+}
+
+#[test]
+fn nobody_ends_anothers_lease_by_what_they_say_of_a_machine_or_with_a_stolen_fence() {
+    let yard = Yard::new();
+    yard.plan("one");
+    let holder = json!({ "host": "machine-a", "boot": "b", "pid": 7, "started": 1 });
+    let (task, fence, _) = yard.claim(&json!({ "holder": holder }));
+    let mut wire = Wire::to(&yard.server);
+    let lie = json!({ "caller": { "host": "machine-a", "disks": "machine-a", "ended": [holder] }, "request": {} });
+    let (_, seen) = wire.verb(&yard.eve, "lease.processes", &lie);
+    assert_eq!(seen["outcome"], json!([]));
+    wire.verb(&yard.eve, "sweep", &lie);
+    wire.verb(&yard.eve, "claim", &lie);
+    assert!(yard.held(&task), "a lie ended it");
+    let (status, _) = wire.verb(&yard.eve, "renew", &json!({ "request": { "holds": [[task, fence]], "ttl_ms": 1 } }));
+    assert_eq!(status, 409);
+    std::thread::sleep(Duration::from_millis(20));
+    wire.verb(&yard.eve, "sweep", &json!({ "request": {} }));
+    assert!(yard.held(&task), "a stolen fence ended it");
+    // Its own machine says it, and is believed.
+    assert_eq!(wire.verb(&yard.ana, "lease.processes", &lie).1["outcome"], json!([holder]));
+    wire.verb(&yard.ana, "sweep", &lie);
+    assert!(!yard.held(&task));
+}
+
+#[test]
+fn no_time_is_too_long_to_be_read_again_and_no_lease_outlasts_the_server() {
+    let yard = Yard::new();
+    yard.plan("one");
+    let mut wire = Wire::to(&yard.server);
+    let (task, fence, lease) = yard.claim(&json!({ "ttl_ms": 31_536_000_000_u64, "cap_ms": u64::MAX }));
+    let year = lease["expires"].as_str().unwrap()[..4].parse::<u32>().unwrap();
+    let now =
+        wire.verb(&yard.ana, "clock", &json!({})).1["outcome"]["now"].as_str().unwrap()[..4].parse::<u32>().unwrap();
+    assert!(year <= now + 1, "{lease}");
+    let (status, said) =
+        wire.verb(&yard.eve, "send", &json!({ "request": { "to": "root", "body": "x", "expires_ms": u64::MAX } }));
+    assert!(status < 500, "{said}");
+    let for_ever = json!({ "caller": { "policy": { "backoff": u64::MAX, "backoff_max": u64::MAX } },
+        "request": { "id": task, "fence": fence, "how": "failed", "message": "x" } });
+    assert_eq!(wire.verb(&yard.ana, "finish", &for_ever).0, 200);
+    for verb in ["list", "status", "inbox", "ready"] {
+        let (status, said) = wire.verb(&yard.admin, verb, &json!({ "request": { "limit": u64::MAX } }));
+        assert_eq!(status, 200, "{verb}: {said}");
+    }
+}
+
+#[test]
+fn a_claim_that_waits_gets_what_it_was_given_or_nothing_was_given() {
+    let yard = Yard::new();
+    for round in 0..40_u64 {
+        let waiting = {
+            let (mut wire, ana) = (Wire::to(&yard.server), yard.ana.clone());
+            std::thread::spawn(move || wire.send("POST", "/v1/verbs/claim?wait=60", &ana, "{}"))
+        };
+        std::thread::sleep(Duration::from_millis(50 + round % 20));
+        yard.plan("late");
+        let (status, _) = waiting.join().unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        let mut wire = Wire::to(&yard.server);
+        let (_, held) = wire.verb(&yard.ana, "lease.own", &json!({}));
+        let held = held["outcome"].as_array().unwrap().clone();
+        assert_eq!(held.len(), usize::from(status == 200), "round {round}: told {status}, holds {held:?}");
+        for lease in held {
+            let end = json!({ "request": { "id": lease["task"], "fence": lease["fence"], "how": { "done": { "no_change": "x" } } } });
+            assert_eq!(wire.verb(&yard.ana, "finish", &end).0, 200);
+        }
+        while wire.verb(&yard.ana, "claim", &json!({})).0 == 200 {
+            let (_, held) = wire.verb(&yard.ana, "lease.own", &json!({}));
+            let lease = &held["outcome"][0];
+            let end = json!({ "request": { "id": lease["task"], "fence": lease["fence"], "how": { "done": { "no_change": "x" } } } });
+            wire.verb(&yard.ana, "finish", &end);
+        }
+    }
+}
+
+#[test]
+fn a_revoked_token_gets_nothing_that_it_waited_for() {
+    let yard = Yard::new();
+    let waiting = {
+        let (mut wire, eve) = (Wire::to(&yard.server), yard.eve.clone());
+        std::thread::spawn(move || wire.send("POST", "/v1/verbs/claim?wait=4000", &eve, "{}"))
+    };
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(
+        Wire::to(&yard.server).verb(&yard.admin, "token.revoke", &json!({ "request": { "name": "eve" } })).0,
+        200
+    );
+    std::thread::sleep(Duration::from_millis(1_200));
+    yard.plan("late");
+    assert_ne!(waiting.join().unwrap().0, 200);
+}
+
+#[test]
+fn a_worker_speaks_for_its_own_agents_only() {
+    let yard = Yard::new();
+    let mut wire = Wire::to(&yard.server);
+    let mut eve = |verb: &str, request: Value| wire.verb(&yard.eve, verb, &json!({ "request": request }));
+    assert_eq!(eve("agent.register", json!({ "name": "ana-1", "capabilities": ["gpu"] })).0, 403);
+    assert_eq!(eve("agent.register", json!({ "name": "eve-1", "role": "human" })).0, 403);
+    let (status, said) = eve("agent.register", json!({}));
+    assert!(status == 200 && said["outcome"]["name"].as_str().unwrap().starts_with("eve-"), "{said}");
+    assert_eq!(eve("inbox", json!({ "human": true })).0, 403);
+    // What names the same operation and asks for something else is refused.
+    let op = json!({ "id": "op_same", "request": "" });
+    let send = |wire: &mut Wire, body: &str| {
+        wire.verb(&yard.eve, "send", &json!({ "op": op, "request": { "to": "human", "body": body } })).0
+    };
+    let mut wire = Wire::to(&yard.server);
+    assert_eq!((send(&mut wire, "one"), send(&mut wire, "one"), send(&mut wire, "two")), (200, 200, 409));
+    // A viewer reads.
+    let viewer = yard.server.token(&yard.home, "bob", "viewer");
+    for verb in ["list", "status", "issue.why_started"] {
+        assert_ne!(wire.verb(&viewer, verb, &json!({ "request": { "issue": "tf-1" } })).0, 403, "{verb}");
+    }
+}
+
+#[test]
+fn a_server_ends_though_somebody_sent_half_a_request() {
+    use std::io::Write as _;
+    let home = Home::new();
+    let mut server = server(&home);
+    let address = server.url.trim_start_matches("http://").to_owned();
+    let mut half = std::net::TcpStream::connect(&address).unwrap();
+    half.write_all(b"POST /v1/verbs/status HTTP/1.1\r\nAuth").unwrap();
+    let mut stream = std::net::TcpStream::connect(&address).unwrap();
+    let token = server.token(&home, "ana", "viewer");
+    stream
+        .write_all(format!("GET /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n").as_bytes())
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let begun = Instant::now();
+    home.run(home.path(), "kill", &["-TERM", &server.pid().to_string()]);
+    assert!(server.wait(Duration::from_secs(20)), "it does not end");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_proxy_sees_nothing_of_a_server_on_this_machine() {
+    let home = Home::new();
+    let server = server(&home);
+    let token = server.token(&home, "ana", "admin");
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let at = format!("http://{}", proxy.local_addr().unwrap());
+    let env = [("TOFT_STORE", server.url.as_str()), ("TOFT_TOKEN", &token), ("http_proxy", &at), ("ALL_PROXY", &at)];
+    home.toft_with(home.path(), &env, &["status"]).ok();
+    assert!(proxy.accept().is_err(), "the proxy was asked");
+}
+
 /// The directory of the generators, where `.ci/run` installs them.
 fn tools() -> Option<PathBuf> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/openapi");

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error, &words),
     };
     let output = Output::new(&cli.global);
+    toft::on_wait(render::tell_wait);
     if let Some(runner) = cli.command.called_outside() {
         return match toft::runner::call_outside(&runner, &words[1..]) {
             Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),

@@ -7,7 +7,10 @@ mod address;
 
 use std::{
     io::ErrorKind,
-    sync::Arc,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -36,6 +39,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Pauses between tries: short at first.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// A wait that is longer than this is told.
+const TOLD_AFTER: Duration = Duration::from_millis(500);
 /// The largest answer that is read.
 const LARGEST: u64 = 256 << 20;
 
@@ -45,6 +50,17 @@ pub struct RemoteStore {
     token: String,
     agent: Agent,
     patience: Duration,
+    /// Nobody answered for as long as that: the next request is not as patient.
+    gave_up: AtomicBool,
+}
+
+/// What is called when a server does not answer, with its address and the reason.
+static ON_WAIT: OnceLock<fn(&str)> = OnceLock::new();
+
+/// From now on `tell` is called once for each request that waits for a server which does not answer.
+pub fn on_wait(tell: fn(&str)) {
+    // The first one counts.
+    let _ = ON_WAIT.set(tell);
 }
 
 impl RemoteStore {
@@ -55,10 +71,13 @@ impl RemoteStore {
             .max_redirects(0)
             .timeout_connect(Some(CONNECT))
             .user_agent(concat!("toft/", env!("CARGO_PKG_VERSION")));
-        if address.encrypted() {
-            config = config.tls_config(trusted(&address)?);
-        }
-        Ok(Self { agent: config.build().new_agent(), address, token, patience: PATIENCE })
+        config = match address.encrypted() {
+            true => config.tls_config(trusted(&address)?),
+            // A proxy would read what stays on this machine.
+            false => config.proxy(None),
+        };
+        let agent = config.build().new_agent();
+        Ok(Self { agent, address, token, patience: PATIENCE, gave_up: AtomicBool::new(false) })
     }
 
     /// Gives up after this long without an answer.
@@ -131,10 +150,14 @@ impl RemoteStore {
         patience: Duration,
         repeatable: bool,
     ) -> StoreResult<Response<Body>> {
-        let (until, mut pause) = (Instant::now() + self.patience, FIRST_PAUSE);
+        let patience_now = if self.gave_up.load(Ordering::Relaxed) { Duration::ZERO } else { self.patience };
+        let (begun, mut pause, mut told) = (Instant::now(), FIRST_PAUSE, false);
         loop {
             let cause = match self.send_once(method, path, body, patience) {
-                Ok(answer) if !is_away(answer.status()) => return Ok(answer),
+                Ok(answer) if !is_away(answer.status()) => {
+                    self.gave_up.store(false, Ordering::Relaxed);
+                    return Ok(answer);
+                }
                 Ok(answer) => format!("it answers {}", answer.status()),
                 Err(error) => {
                     if is_lasting(&error) || was_sent(&error) && !repeatable {
@@ -143,8 +166,14 @@ impl RemoteStore {
                     error.to_string()
                 }
             };
-            if Instant::now() + pause >= until {
+            if begun.elapsed() + pause >= patience_now {
+                self.gave_up.store(true, Ordering::Relaxed);
                 return Err(self.unreachable(cause));
+            }
+            if let Some(tell) = ON_WAIT.get().filter(|_| !told && begun.elapsed() > TOLD_AFTER) {
+                told = true;
+                let seconds = patience_now.as_secs();
+                tell(&format!("{} does not answer ({cause}); asking again for {seconds} s", self.address));
             }
             thread::sleep(pause);
             pause = (pause * 2).min(LAST_PAUSE);

@@ -10,6 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
 
+/// The last moment that can be written, in milliseconds: the end of the year 9999, less a day for time zones.
+const LAST: i64 = 253_402_128_000_000;
+
 impl Timestamp {
     /// Whether it was never set.
     pub fn is_unset(&self) -> bool {
@@ -25,7 +28,7 @@ impl Timestamp {
     /// This much later.
     #[must_use]
     pub fn plus(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(millis(span)))
+        Self(self.0.saturating_add(millis(span)).min(LAST.max(self.0)))
     }
 
     /// How long after `earlier`; nothing if it is not.

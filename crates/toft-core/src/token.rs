@@ -144,9 +144,8 @@ const OF_A_JOB: [&str; 21] = [
 ];
 
 /// Verbs that write and that a worker needs for its work.
-const OF_A_WORKER: [&str; 27] = [
+const OF_A_WORKER: [&str; 24] = [
     "agent.register",
-    "assign.awaited",
     "claim",
     "finish",
     "flow.add",
@@ -154,8 +153,8 @@ const OF_A_WORKER: [&str; 27] = [
     "issue.contest",
     "issue.note",
     "issue.told",
-    "issue.why_started",
     "land.record_check",
+    "lease.processes",
     "op.remember",
     "renew",
     "report",
@@ -167,10 +166,8 @@ const OF_A_WORKER: [&str; 27] = [
     "visit",
     "ws.landed",
     "ws.move",
-    "ws.name",
     "ws.pin",
     "ws.provide",
-    "ws.show",
     "ws.unregister",
 ];
 
@@ -202,8 +199,9 @@ impl TokenJob {
         let (task, fence) = (self.task.as_str(), self.fence.to_string());
         let is_task = |value: &Value| value.as_str() == Some(task);
         let own_fence = request["fence"].as_str() == Some(&fence);
-        let pairs =
-            |all: &Value| all.as_array().is_some_and(|all| all.iter().all(|pair| *pair == json!([task, fence])));
+        let own_pair = json!([task, fence]);
+        let is_own = |all: &Vec<Value>| !all.is_empty() && all.iter().all(|pair| *pair == own_pair);
+        let pairs = |all: &Value| all.as_array().is_some_and(is_own);
         match verb {
             "finish" | "save" => own_fence && (request["id"].is_null() || is_task(&request["id"])),
             "renew" | "lease.live" => pairs(&request["holds"]),
@@ -212,7 +210,9 @@ impl TokenJob {
             "task.row" | "task.attempts" | "task.letters" => is_task(&request["task"]),
             // What a name means is no secret; what it names is asked for with the whole id.
             "task.named" | "clock" | "repositories" | "worktrees" => true,
-            "issue.note" | "issue.pending" | "issue.pending_repositories" => true,
+            "issue.pending" | "issue.pending_repositories" => true,
+            // What it wrote in its ledger; that an issue is closed is for others to say.
+            "issue.note" => matches!(request["what"].as_str(), Some("issue.added" | "issue.edited")),
             "land.row" => request["landing"].as_str() == Some(Landing::id_of(&self.task).as_str()),
             "inbox" | "peek" => request["human"] != true && (request["task"].is_null() || is_task(&request["task"])),
             _ => false,
@@ -252,6 +252,11 @@ impl Token {
             && !job.covers(verb, &call.request)
         {
             return Err(denied(format!("it is for {} only", job.task)));
+        }
+        if let Some(job) = &self.job
+            && caller.holds.iter().any(|held| *held != job.fence)
+        {
+            return Err(denied("it proves another lease".to_owned()));
         }
         Ok(Admitted { agent: agent.clone(), role: self.role.agent_role(caller.role) })
     }

@@ -36,6 +36,18 @@ pub struct SentCall {
     pub request: Value,
 }
 
+impl SentCall {
+    /// No lease outlasts what the server allows, however it is asked for.
+    pub fn limit(&mut self, server: &Policy) {
+        let most = u64::try_from(server.cap.as_millis()).unwrap_or(u64::MAX);
+        for name in ["ttl_ms", "cap_ms"] {
+            if self.request[name].as_u64().is_some_and(|asked| asked > most) {
+                self.request[name] = most.into();
+            }
+        }
+    }
+}
+
 /// Who asks, and from where.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -97,12 +109,13 @@ impl SentPolicy {
     #[must_use]
     pub fn within(&self, server: &Policy) -> Policy {
         const MOST_ATTEMPTS: u32 = 100;
+        const LONGEST_BACKOFF: Duration = Duration::from_secs(24 * 3_600);
         let or = |ms: u64, default: Duration| if ms == 0 { default } else { Duration::from_millis(ms) };
         Policy {
             ttl: or(self.ttl, server.ttl).min(server.cap),
             cap: or(self.cap, server.cap).min(server.cap),
-            backoff: or(self.backoff, server.backoff),
-            backoff_max: or(self.backoff_max, server.backoff_max),
+            backoff: or(self.backoff, server.backoff).min(LONGEST_BACKOFF),
+            backoff_max: or(self.backoff_max, server.backoff_max).min(LONGEST_BACKOFF),
             max_attempts: if self.max_attempts == 0 {
                 server.max_attempts
             } else {
@@ -181,6 +194,11 @@ mod tests {
         let greedy = SentPolicy { ttl: u64::MAX, cap: u64::MAX, max_attempts: u32::MAX, ..SentPolicy::default() };
         let greedy = greedy.within(&server);
         assert_eq!((greedy.ttl, greedy.cap, greedy.max_attempts), (server.cap, server.cap, 100));
+        let year = serde_json::json!({ "ttl_ms": 31_536_000_000_u64, "cap_ms": 5 });
+        let mut claim = SentCall { request: year, ..SentCall::default() };
+        claim.limit(&server);
+        assert_eq!(claim.request["ttl_ms"], server.cap.as_millis() as u64);
+        assert_eq!(claim.request["cap_ms"], 5);
     }
 
     #[test]

@@ -138,10 +138,15 @@ struct SessionMemory {
     given: BTreeSet<String>,
 }
 
-/// The agent name of a session without a given name: readable, and always the same.
-pub fn session_name(session: &str) -> String {
+/// The agent name of a session without a given name: readable, and always the same. On a server it begins with that of the
+/// token's owner.
+pub fn session_name(owner: Option<&str>, session: &str) -> String {
     let mut stream = blake3::Hasher::new().update(session.as_bytes()).finalize_xof();
-    readable_name(&mut IdGenerator::new(move |bytes| stream.fill(bytes)))
+    let name = readable_name(&mut IdGenerator::new(move |bytes| stream.fill(bytes)));
+    match owner {
+        Some(owner) => format!("{owner}-{name}"),
+        None => name,
+    }
 }
 
 /// Handles the calls of a harness.
@@ -309,7 +314,7 @@ impl Hooks<'_> {
     /// Releases held tasks, with a note for the next holder; a runner decides for its own agents.
     fn session_ends(&self, actor: &str, heard: &Heard) -> Result<Reply, Error> {
         // A name that somebody gave may be shared: by a session inside of this one, or by a person.
-        if heard.task.is_none() && actor == session_name(&heard.session) {
+        if heard.task.is_none() && actor == session_name(self.located().owner().as_deref(), &heard.session) {
             for Held { task, fence } in self.live_holds(actor)? {
                 let (id, fence) = (Some(task.to_string()), Some(fence));
                 let message = "its session ended".to_owned();
@@ -342,7 +347,9 @@ impl Hooks<'_> {
     pub fn name_of_process(&self, pid: u32) -> Option<String> {
         let process = self.machine().holder(pid)?;
         let named = self.name_file(pid).and_then(|path| fs::read_to_string(path).ok()).filter(|name| !name.is_empty());
-        Some(named.unwrap_or_else(|| session_name(&format!("{} {pid} {}", process.boot, process.started))))
+        Some(named.unwrap_or_else(|| {
+            session_name(self.located().owner().as_deref(), &format!("{} {pid} {}", process.boot, process.started))
+        }))
     }
 
     /// Renews the leases of the session, which marks its agent as seen; returns whether it has any.

@@ -11,7 +11,10 @@ use std::{
 use toft_core::time::Timestamp;
 use toft_store::private;
 
-use crate::error::{Error, io};
+use crate::{
+    error::{Error, io},
+    session::random_ids,
+};
 
 fn file(store: &Path, blob: &str) -> PathBuf {
     store.with_file_name("blobs").join(blob)
@@ -25,7 +28,8 @@ pub(crate) fn keep(store: &Path, blob: &str, text: &str) -> Result<(), Error> {
     if touched.is_err() {
         let dir = path.with_file_name("");
         private::create_dir_all(&dir).map_err(io("make", &dir))?;
-        let draft = path.with_extension(std::process::id().to_string());
+        // Two threads may keep the same text at once.
+        let draft = path.with_extension(random_ids().word());
         let mut out = private::create(&draft).map_err(io("write", &draft))?;
         out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).map_err(io("write", &draft))?;
         fs::rename(&draft, &path).map_err(io("write", &path))?;

@@ -82,6 +82,20 @@ impl Located {
         Some(path.with_extension(id.as_str()))
     }
 
+    /// The same for an agent with a name of its own.
+    #[must_use]
+    pub fn named(self, agent: String) -> Self {
+        Self { agent, role: None, ..self }
+    }
+
+    /// The owner of the token for the server that has the store.
+    pub fn owner(&self) -> Option<String> {
+        match &self.store {
+            Home::Remote(server) => token::name_on(server),
+            Home::File(_) | Home::Server(_) => None,
+        }
+    }
+
     /// Whether the store is the repository's own, however it was named.
     pub fn own_store(&self) -> bool {
         let own = self.checkout.as_ref().map(|checkout| checkout.state_dir().join(STORE));
@@ -139,7 +153,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     let home = home_of(&store, checkout.as_ref(), &dir)?;
     let on_server = match &home {
         Home::Remote(server) => token::name_on(server),
-        _ => None,
+        Home::File(_) | Home::Server(_) => None,
     };
     let per_worktree = store == StoreLocation::Worktree;
     // Who configured a store for every worktree wants one in each new worktree too.
@@ -311,6 +325,7 @@ fn settle_id(
         policy: &located.policy,
         holds: &[],
         role: located.role,
+        token: None,
         op: None,
     };
     let known = engine.perform(&mut caller, visit::List {}, Duration::ZERO)?;

@@ -309,6 +309,7 @@ impl Session {
             policy: &self.located.policy,
             holds: &holds,
             role: self.located.role.filter(|_| actor == self.located.agent),
+            token: None,
             op,
         };
         Ok(self.engine.perform(&mut caller, verb, wait)?)

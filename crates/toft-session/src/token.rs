@@ -22,6 +22,8 @@ use crate::{
     session::random_ids,
 };
 
+pub use toft_client::on_wait;
+
 /// A token that is kept, and whose it is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct KeptToken {
@@ -73,6 +75,7 @@ pub fn join(server: &str, code: &str) -> Result<(SentToken, PathBuf), Error> {
         policy: &Policy::default(),
         holds: &[],
         role: None,
+        token: None,
         op: None,
     };
     let join = Join { code: blake3::hash(code.as_bytes()).to_hex().to_string(), digest };

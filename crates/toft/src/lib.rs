@@ -56,7 +56,8 @@ pub use toft_session::{
     recipe::{Recipe, UsageLimit, acp_recipe, recipes, unconfined},
     registry::registered_stores,
     setup::Setup,
-    token as session_token, transcript,
+    token::{self as session_token, on_wait},
+    transcript,
 };
 pub use toft_vcs as vcs;
 pub use toft_work::{Assigned, Work, operation, setup::variables, workspaces};

@@ -258,8 +258,17 @@ impl World {
         let attempts = here.map(|orphan| orphan.lease.clone()).collect();
         let seen = Seen { host, bug: self.bug, attempts };
         let place = Place { repository: Self::scope().repository, worktree: Some("main".into()) };
-        let mut caller =
-            Caller { actor, place, ids: &mut self.ids, processes: &seen, policy: &policy, holds, role: None, op };
+        let mut caller = Caller {
+            actor,
+            place,
+            ids: &mut self.ids,
+            processes: &seen,
+            policy: &policy,
+            holds,
+            role: None,
+            token: None,
+            op,
+        };
         self.report.calls += 1;
         verbs::perform(self.store.as_ref(), &mut caller, verb)
     }

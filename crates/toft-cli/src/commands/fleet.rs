@@ -37,7 +37,7 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
     };
     let shown = std::cell::RefCell::new(Ok(std::process::ExitCode::SUCCESS));
     let scheme = if args.cert.is_some() { "https" } else { "http" };
-    let served = serve_http(rules, |address| {
+    let served = serve_http(&rules, |address| {
         let url = format!("{scheme}://{address}");
         *shown.borrow_mut() = app.show(&Serving { url, store: located.store.to_string() });
     });

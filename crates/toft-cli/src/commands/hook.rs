@@ -94,11 +94,14 @@ fn answer(mut config: Config, word: &str, harness: &str) -> Result<Reply, Failur
     // Through a socket there is one workspace, whatever the event says.
     config.dir = config.dir.take().or(dir.filter(|_| !super::confined::is()));
     let named = config.agent.is_some() || std::env::var("TOFT_AGENT").is_ok_and(|name| !name.is_empty());
-    if !named {
-        config.agent = Some(session_name(&heard.session));
-    }
     let located = match toft::locate(&config) {
-        Ok(located) if !located.store.missing() => located,
+        Ok(located) if !located.store.missing() => match named {
+            true => located,
+            false => {
+                let name = session_name(located.owner().as_deref(), &heard.session);
+                located.named(name)
+            }
+        },
         // There is no toft here: nothing to say.
         Ok(_) | Err(toft::Error::NoRepository { .. }) => return Ok(Reply::default()),
         Err(error) => return Err(error.into()),

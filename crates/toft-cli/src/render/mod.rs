@@ -93,6 +93,13 @@ fn progress(text: &str) {
     let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
 }
 
+/// Says at once what a command waits for.
+pub(crate) fn tell_wait(text: &str) {
+    use std::io::Write as _;
+    // Nobody needs to know that it could not be said.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 /// Something that can be shown.
 pub(crate) trait View {
     /// What it is, in JSON.

@@ -172,6 +172,7 @@ impl Stage {
             policy: &self.policy,
             holds: &holds,
             role: self.person.then_some(Role::Human),
+            token: None,
             op,
         };
         if !self.by_wire {

@@ -13,6 +13,7 @@ use crate::{
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
     store::{Access, LeasesOf},
+    token::TokenRole,
 };
 
 /// Register an agent, or update a registered one.
@@ -40,9 +41,18 @@ impl Verb for Register {
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Agent> {
         let name = match self.name {
             Some(name) => name,
-            None => readable_name(work.ids),
+            None => match work.token {
+                Some(token) => format!("{}-{}", token.name, readable_name(work.ids)),
+                None => readable_name(work.ids),
+            },
         };
         check_name(&name)?;
+        if !work.speaks_for(&name) {
+            work.require_token(TokenRole::Planner, "the agent is another's")?;
+        }
+        if self.role.is_some_and(|role| role != Role::Worker) {
+            work.require_token(TokenRole::Planner, "only a planner gives agents such a role")?;
+        }
         let known = work.tx.agent_named(&name)?;
         let before = known.clone();
         if let (Some(known), Some(role)) = (&known, self.role)

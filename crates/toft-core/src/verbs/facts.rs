@@ -246,6 +246,13 @@ pub struct HostProcesses {}
 
 fact!(HostProcesses, "lease.processes", BTreeSet<Holder>, |self, work| {
     let host = work.processes.host();
-    let leases = work.tx.overdue(work.now.wall, Some(host), 0)?;
-    Ok(leases.into_iter().filter_map(|lease| lease.holder).filter(|holder| holder.host == host).collect())
+    let mut processes = BTreeSet::new();
+    for lease in work.tx.overdue(work.now.wall, Some(host), 0)? {
+        if let Some(holder) = lease.holder.filter(|holder| holder.host == host)
+            && work.speaks_for_agent(&lease.agent)?
+        {
+            processes.insert(holder);
+        }
+    }
+    Ok(processes)
 });

@@ -10,6 +10,7 @@ use crate::{
     message::{Address, Delivery, DeliveryState, HUMAN, InboxItem},
     refusal::{Refusal, VerbResult},
     store::Access,
+    token::TokenRole,
 };
 
 /// Read messages. Unread ones are marked as read, unless they need an acknowledgement.
@@ -45,6 +46,9 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
+        if self.human {
+            work.require_token(TokenRole::Planner, "the inbox is a person's")?;
+        }
         let recipient = if self.human { HUMAN.to_owned() } else { work.me()?.id.to_string() };
         let now = work.now.wall;
         if let Some(id) = &self.ack {

@@ -77,7 +77,7 @@ impl Verb for Request {
             workflow,
             scope: self.scope.clone(),
             statuses,
-            limit: if filtered { 0 } else { self.limit + 1 },
+            limit: if filtered { 0 } else { self.limit.saturating_add(1) },
         };
         let mut tasks: Vec<_> = work.tx.tasks(&query)?;
         let needle = self.search.as_deref().map(str::to_lowercase);

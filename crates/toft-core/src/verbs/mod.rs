@@ -55,6 +55,7 @@ use crate::{
     repository::Place,
     store::{Access, LeasesOf, Prefetch, Store, StoreError, StoreTx},
     time::Now,
+    token::{Token, TokenRole},
 };
 
 /// A request that can be run, and run again after a conflict with another writer.
@@ -95,6 +96,8 @@ pub struct Caller<'a> {
     /// The caller's role, if the surface knows better than the registration: a person at a shell, or an agent that uses
     /// its user's name.
     pub role: Option<Role>,
+    /// The token that the caller proved to a server.
+    pub token: Option<&'a Token>,
     /// An operation that the caller may repeat; a repeated one returns the same answer and changes nothing.
     pub op: Option<Operation>,
 }
@@ -175,6 +178,7 @@ fn attempt<V: Verb>(
         op: op.as_ref().map(|op| op.id.clone()),
         holds: caller.holds,
         known_role: caller.role,
+        token: caller.token,
         parts: 0,
         swept: 0,
         me: None,
@@ -238,12 +242,39 @@ pub struct VerbContext<'a> {
     op: Option<OpId>,
     holds: &'a [Fence],
     known_role: Option<Role>,
+    token: Option<&'a Token>,
     parts: u32,
     swept: usize,
     me: Option<Agent>,
 }
 
 impl VerbContext<'_> {
+    /// Whether the caller may speak for an agent of this name. Without a server everybody is one user.
+    pub(crate) fn speaks_for(&self, agent: &str) -> bool {
+        self.token.is_none_or(|token| token.role == TokenRole::Admin || token.owns(agent))
+    }
+
+    /// The same for the agent with this id.
+    pub(crate) fn speaks_for_agent(&mut self, id: &AgentId) -> VerbResult<bool> {
+        match self.token {
+            None => Ok(true),
+            Some(_) => {
+                let name = self.agent_name(id)?;
+                Ok(self.speaks_for(&name))
+            }
+        }
+    }
+
+    /// Refuses a caller whose token has less than this role.
+    pub(crate) fn require_token(&self, least: TokenRole, why: &str) -> VerbResult<()> {
+        match self.token.filter(|token| token.role < least) {
+            Some(token) => {
+                Err(Refusal::TokenDenied { name: token.name.clone(), role: token.role, why: why.to_owned() }.into())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Records a change that the caller made.
     pub(crate) fn record(&mut self, entity: &str, verb: &str, detail: Value, writes: Vec<Write>) -> VerbResult<()> {
         let actor = self.actor.to_owned();

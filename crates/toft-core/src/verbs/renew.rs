@@ -58,7 +58,7 @@ impl Verb for Request {
         } else {
             for (task, fence) in &self.holds {
                 match work.tx.lease(task)? {
-                    Some(lease) if lease.fence == *fence => leases.push(lease),
+                    Some(lease) if lease.fence == *fence && lease.agent == me.id => leases.push(lease),
                     _ => outcome.lost.push(task.clone()),
                 }
             }

@@ -12,6 +12,7 @@ use crate::{
     lease::Fence,
     refusal::{Refusal, VerbResult},
     store::Access,
+    token::TokenRole,
 };
 
 /// Add a runner's report to an attempt. Both parts of the fence must match, so only its own runner can do this.
@@ -39,6 +40,9 @@ impl Verb for Request {
                 Refusal::NotFound { what: "attempt".into(), text: format!("{} {}", self.task, self.fence) }.into()
             );
         };
+        if !work.speaks_for_agent(&attempt.agent)? {
+            work.require_token(TokenRole::Admin, "the attempt is of another")?;
+        }
         attempt.report = Some(self.report);
         attempt.cost = attempt.cost.or(self.cost);
         let detail =

@@ -93,6 +93,8 @@ pub(super) fn look(work: &mut VerbContext<'_>, thorough: bool) -> VerbResult<Loo
     let (mut lost, mut due) = (Vec::new(), Vec::new());
     for lease in suspects {
         match lease.standing(&work.now, &processes) {
+            // What another's machine would have to say of its processes, nobody else says.
+            LeaseStatus::Lost(Lost::ProcessGone) if !work.speaks_for_agent(&lease.agent)? => {}
             LeaseStatus::Lost(why) => lost.push((lease, why)),
             LeaseStatus::Live if lease.due(&work.now) => due.push(lease),
             LeaseStatus::Live => {}

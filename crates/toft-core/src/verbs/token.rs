@@ -134,6 +134,9 @@ impl Verb for ForJob {
             ..Token::default()
         };
         check_digest(&token.digest)?;
+        if work.tx.token(&token.digest)?.is_some() {
+            return Err(invalid("digest", "there is such a token already"));
+        }
         // One for each attempt: what is derived from a claim leaves no event of its own.
         work.tx.write_derived(&[Write::Token(token.clone())])?;
         Ok(token)

@@ -39,7 +39,7 @@ impl HookedRepository {
         }
         fs::write(dir.path().join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
         let store = Some(StoreLocation::new_path(dir.path().join(".git/toft/toft.db")));
-        let me = session_name("s-1");
+        let me = session_name(None, "s-1");
         let config = Config { store, dir: Some(dir.path().into()), agent: Some(me.clone()), ..Config::default() };
         let heard = Heard { session: "s-1".into(), harness: "claude".into(), at: NOON, ..Heard::default() };
         Self { session: Session::with(config).unwrap(), dir, me, heard }
@@ -142,9 +142,9 @@ const EVERY: [HookEvent; 6] =
 
 #[test]
 fn a_session_has_one_readable_name() {
-    assert_eq!(session_name("abc"), session_name("abc"));
-    assert_ne!(session_name("abc"), session_name("abd"));
-    toft_core::agent::check_name(&session_name("abc")).unwrap();
+    assert_eq!(session_name(None, "abc"), session_name(None, "abc"));
+    assert_ne!(session_name(None, "abc"), session_name(None, "abd"));
+    toft_core::agent::check_name(&session_name(None, "abc")).unwrap();
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_message_is_delivered_once_and_only_to_its_recipient() {
     repo.hear(HookEvent::Start);
     repo.send("use the new index", false);
     let other = Heard { session: "s-2".into(), ..repo.heard.clone() };
-    assert_eq!(repo.hooks().hook(&session_name("s-2"), HookEvent::Prompt, &other).unwrap(), SILENCE);
+    assert_eq!(repo.hooks().hook(&session_name(None, "s-2"), HookEvent::Prompt, &other).unwrap(), SILENCE);
     let reply = repo.hear(HookEvent::Prompt);
     let text = said(&reply);
     assert!(text.starts_with(&format!("Messages for you ({}) from toft:\n\n<data from=", repo.me)), "{text}");

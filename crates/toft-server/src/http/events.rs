@@ -46,7 +46,7 @@ impl EventReader {
                 self.cursor = event.seq;
                 return Some(event);
             }
-            if self.state.draining() {
+            if self.state.draining() || !self.state.still_counts(&self.call.token).await {
                 return None;
             }
             changes.mark_unchanged();

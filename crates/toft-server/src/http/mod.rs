@@ -4,18 +4,17 @@
 //! finds nothing waits in `waiting.rs`; `events.rs` streams the log; `openapi.rs` describes it all from the types.
 
 mod answer;
+mod connections;
 mod events;
 mod openapi;
 mod pool;
 mod routes;
 mod server_state;
-mod tls;
 mod upkeep;
 mod waiting;
 
-use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use axum::serve::ListenerExt as _;
 use toft_core::{retention::Retention, verbs::Policy};
 use toft_session::engine::Home;
 use tokio::net::TcpListener;
@@ -24,6 +23,9 @@ pub use openapi::openapi;
 
 use pool::StorePool;
 use server_state::ServerState;
+
+/// How long what still runs may take to end.
+const END: Duration = Duration::from_secs(2);
 
 /// How a server is run.
 #[derive(Clone, Debug)]
@@ -42,39 +44,27 @@ pub struct ServeRules {
 }
 
 /// Serves until the process is told to end. `ready` gets the address once it is bound.
-pub fn serve(rules: ServeRules, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
+pub fn serve(rules: &ServeRules, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
+    // A connection to PostgreSQL has a runtime of its own, which begins and ends outside of this one.
+    let pool = StorePool::open(&rules.store, rules.connections).map_err(io::Error::other)?;
+    let state = Arc::new(ServerState::new(pool, rules.policy.clone()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(rules, ready))
+    let served = runtime.block_on(run(rules, &state, ready));
+    runtime.shutdown_timeout(END);
+    served
 }
 
-async fn run(rules: ServeRules, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
-    let pool = StorePool::open(&rules.store, rules.connections).map_err(io::Error::other)?;
-    let state = Arc::new(ServerState::new(pool, rules.policy));
-    let watch = tokio::spawn(waiting::watch(state.clone()));
-    let upkeep = tokio::spawn(upkeep::forget_again_and_again(state.clone(), rules.retention));
+async fn run(rules: &ServeRules, state: &Arc<ServerState>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
+    let tls = rules.tls.as_ref().map(|(chain, key)| connections::acceptor(chain, key)).transpose()?;
     let listener = TcpListener::bind(rules.listen).await?;
-    let address = listener.local_addr()?;
-    let ended = {
-        let state = state.clone();
-        async move {
-            told_to_end().await;
-            state.drain();
-        }
+    ready(listener.local_addr()?);
+    let watch = tokio::spawn(waiting::watch(state.clone()));
+    let upkeep = tokio::spawn(upkeep::forget_again_and_again(state.clone(), rules.retention.clone()));
+    let ended = async {
+        told_to_end().await;
+        state.drain();
     };
-    let router = routes::router(state);
-    match rules.tls {
-        None => {
-            // An answer that waits for more bytes to send would take 40 ms.
-            let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-            ready(address);
-            axum::serve(listener, router).with_graceful_shutdown(ended).await?;
-        }
-        Some((chain, key)) => {
-            let listener = tls::TlsListener::new(listener, &chain, &key)?;
-            ready(address);
-            axum::serve(listener, router).with_graceful_shutdown(ended).await?;
-        }
-    }
+    connections::serve(listener, tls, routes::router(state.clone()), ended).await;
     watch.abort();
     upkeep.abort();
     Ok(())

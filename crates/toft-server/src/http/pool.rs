@@ -10,7 +10,7 @@ use toft_session::{
     engine::{Engine, Home, Open},
     error::Error,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::blocking;
 
@@ -48,10 +48,8 @@ impl StorePool {
         let idle = self.idle.clone();
         let done = blocking::run(move || {
             let engine = idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-            let done = work(&engine);
-            idle.lock().unwrap_or_else(PoisonError::into_inner).push(engine);
-            drop(permit);
-            Some(done)
+            let taken = TakenStore { engine: Some(engine), idle, _permit: permit };
+            taken.engine.as_ref().map(work)
         });
         done.await.flatten().ok_or(busy)
     }
@@ -64,5 +62,18 @@ impl StorePool {
             engine.store().change_counter().ok()
         });
         counted.await.flatten()
+    }
+}
+
+/// A store in use; it is free again afterwards, whatever happened.
+struct TakenStore {
+    engine: Option<Engine>,
+    idle: Arc<Mutex<Vec<Engine>>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for TakenStore {
+    fn drop(&mut self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.engine.take());
     }
 }

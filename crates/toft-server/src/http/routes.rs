@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, Path, Query, State},
+    body::{Body, Bytes, to_bytes},
+    extract::{Path, Query, State},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
     routing::{get, post, put},
@@ -17,7 +17,7 @@ use toft_core::{
     wire::{LONGEST_WAIT, SentCall, SentChanges, SentToken},
 };
 use toft_session::engine::Engine;
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use super::{
     answer::{failure, json as as_json, outcome, plain, unknown_caller},
@@ -29,6 +29,9 @@ use super::{
 
 /// The largest request.
 const LARGEST: usize = 4 << 20;
+
+/// How long a request may take to arrive.
+const SLOWEST: Duration = Duration::from_secs(30);
 
 /// Names for reads: the path, the verb, and the field that the last part of the path is.
 pub(super) const RESOURCES: [(&str, &str, Option<&str>); 13] = [
@@ -67,11 +70,14 @@ pub(super) fn router(state: Arc<ServerState>) -> Router {
                 request.insert(field.to_owned(), parts.into_values().next().unwrap_or_default().into());
             }
             let sent = SentCall { request: request.into(), ..SentCall::default() };
-            run(&state, &headers, name, sent, Duration::ZERO).await
+            match identify(&state, &headers).await {
+                Ok(token) => run(&state, token, name, sent, Duration::ZERO).await,
+                Err(answer) => answer,
+            }
         };
         router = router.route(path, get(read));
     }
-    router.layer(DefaultBodyLimit::max(LARGEST)).with_state(state)
+    router.with_state(state)
 }
 
 /// A query as fields of a request: numbers and truth values are read as such; `repository` and `worktree` are the scope.
@@ -108,13 +114,29 @@ async fn verb(
     Path(name): Path<String>,
     Query(query): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
-    body: Bytes,
+    body: Body,
 ) -> Response {
-    let sent: SentCall = match serde_json::from_slice(if body.is_empty() { b"{}" } else { &body }) {
-        Ok(sent) => sent,
-        Err(error) => return plain(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
+    let token = match identify(&state, &headers).await {
+        Ok(token) => token,
+        Err(answer) => return answer,
     };
-    run(&state, &headers, &name, sent, wait_of(&query)).await
+    let body = match read(body).await {
+        Ok(body) => body,
+        Err(answer) => return answer,
+    };
+    match serde_json::from_slice(if body.is_empty() { b"{}" } else { &body }) {
+        Ok(sent) => run(&state, token, &name, sent, wait_of(&query)).await,
+        Err(error) => plain(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
+    }
+}
+
+/// Reads a request; only those who proved who they are can send one.
+async fn read(body: Body) -> Result<Bytes, Response> {
+    match timeout(SLOWEST, to_bytes(body, LARGEST)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err(plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large, or broke off")),
+        Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the request took too long")),
+    }
 }
 
 fn wait_of(query: &BTreeMap<String, String>) -> Duration {
@@ -122,21 +144,11 @@ fn wait_of(query: &BTreeMap<String, String>) -> Duration {
     Duration::from_millis(wait).min(LONGEST_WAIT)
 }
 
-async fn run(
-    state: &Arc<ServerState>,
-    headers: &HeaderMap,
-    name: &str,
-    mut sent: SentCall,
-    wait: Duration,
-) -> Response {
+async fn run(state: &Arc<ServerState>, token: Token, name: &str, mut sent: SentCall, wait: Duration) -> Response {
     if sent.request.is_null() {
         sent.request = json!({});
     }
-    let token = match identify(state, headers).await {
-        Ok(token) => token,
-        Err(answer) => return answer,
-    };
-    match state.admit(&token, name, sent) {
+    match state.admit(token, name, sent) {
         Ok(call) => outcome(waiting::run(state, call, wait).await),
         Err(error) => failure(&error),
     }
@@ -162,8 +174,10 @@ async fn changes(
     Query(query): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
 ) -> Response {
-    if let Err(answer) = identify(&state, &headers).await {
-        return answer;
+    match identify(&state, &headers).await {
+        Ok(token) if token.role.may("clock") => {}
+        Ok(_) => return plain(StatusCode::FORBIDDEN, "this token reads nothing"),
+        Err(answer) => return answer,
     }
     let mut changes = state.changes();
     let after: Option<u64> = query.get("after").and_then(|text| text.parse().ok());
@@ -191,7 +205,7 @@ async fn event_stream(
     let mut request = from_query(&query);
     request.remove("after");
     let sent = SentCall { request: request.into(), ..SentCall::default() };
-    match state.admit(&token, "log", sent) {
+    match state.admit(token, "log", sent) {
         Ok(call) => events::stream(state, call, cursor).into_response(),
         Err(error) => failure(&error),
     }
@@ -201,7 +215,7 @@ async fn keep_blob(
     State(state): State<Arc<ServerState>>,
     Path(blob): Path<String>,
     headers: HeaderMap,
-    body: Bytes,
+    body: Body,
 ) -> Response {
     let token = match identify(&state, &headers).await {
         Ok(token) => token,
@@ -210,6 +224,10 @@ async fn keep_blob(
     if !token.role.may("save") {
         return plain(StatusCode::FORBIDDEN, "this token keeps nothing");
     }
+    let body = match read(body).await {
+        Ok(body) => body,
+        Err(answer) => return answer,
+    };
     let Ok(text) = String::from_utf8(body.to_vec()) else {
         return plain(StatusCode::UNPROCESSABLE_ENTITY, "a blob is text");
     };
@@ -224,13 +242,16 @@ async fn keep_blob(
 }
 
 async fn blob(State(state): State<Arc<ServerState>>, Path(blob): Path<String>, headers: HeaderMap) -> Response {
-    if let Err(answer) = identify(&state, &headers).await {
-        return answer;
+    match identify(&state, &headers).await {
+        Ok(token) if token.role.may("clock") => {}
+        Ok(_) => return plain(StatusCode::FORBIDDEN, "this token reads nothing"),
+        Err(answer) => return answer,
     }
     let loaded = state.pool.run(move |engine| Engine::load_blob(engine, &blob)).await;
     match loaded.map_err(toft_session::error::Error::from).flatten() {
         Ok(text) => text.into_response(),
-        Err(error) => failed(error),
+        // Where it would be is nobody's concern.
+        Err(_) => plain(StatusCode::NOT_FOUND, "there is no such blob"),
     }
 }
 

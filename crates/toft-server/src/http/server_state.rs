@@ -45,6 +45,7 @@ pub(super) struct ServerState {
 /// A call whose caller was admitted.
 #[derive(Clone)]
 pub(super) struct AdmittedCall {
+    pub(super) token: Token,
     pub(super) call: &'static Call,
     pub(super) sent: SentCall,
     pub(super) admitted: Admitted,
@@ -68,20 +69,24 @@ impl ServerState {
     pub(super) async fn identify(&self, headers: &HeaderMap) -> Result<Option<Token>, StoreError> {
         let said = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let Some(secret) = said.and_then(|said| said.strip_prefix("Bearer ")).map(str::trim) else { return Ok(None) };
-        let digest = blake3::hash(secret.as_bytes()).to_hex().to_string();
-        let known = self.remembered(&digest);
-        let token = match known {
-            Some(token) => Some(token),
-            None => {
-                let asked = digest.clone();
-                let found = self.pool.run(move |engine| look_up(engine, &asked)).await??;
-                if let Some(token) = &found {
-                    self.remember(digest, token.clone());
-                }
-                found
-            }
-        };
-        Ok(token)
+        self.token(blake3::hash(secret.as_bytes()).to_hex().to_string()).await
+    }
+
+    /// Whether a token that counted still does; what cannot be told now is told with the next request.
+    pub(super) async fn still_counts(&self, token: &Token) -> bool {
+        self.token(token.digest.clone()).await.is_ok_and(|found| found.is_some())
+    }
+
+    async fn token(&self, digest: String) -> Result<Option<Token>, StoreError> {
+        if let Some(token) = self.remembered(&digest) {
+            return Ok(Some(token));
+        }
+        let asked = digest.clone();
+        let found = self.pool.run(move |engine| look_up(engine, &asked)).await??;
+        if let Some(token) = &found {
+            self.remember(digest, token.clone());
+        }
+        Ok(found)
     }
 
     fn remembered(&self, digest: &str) -> Option<Token> {
@@ -102,12 +107,17 @@ impl ServerState {
     }
 
     /// Checks that a token allows a call.
-    pub(super) fn admit(&self, token: &Token, name: &str, sent: SentCall) -> VerbResult<AdmittedCall> {
+    pub(super) fn admit(&self, token: Token, name: &str, mut sent: SentCall) -> VerbResult<AdmittedCall> {
         let Some(call) = calls::find(name) else {
             return Err(Refusal::NotFound { what: "verb".into(), text: name.to_owned() }.into());
         };
         let admitted = token.admit(name, &sent)?;
-        Ok(AdmittedCall { call, sent, admitted })
+        sent.limit(&self.policy);
+        if let Some(op) = sent.op.as_mut().filter(|op| op.request.is_empty()) {
+            // Another request under the same id is another one, whatever its sender says.
+            op.request = blake3::hash(sent.request.to_string().as_bytes()).to_hex()[..32].to_owned();
+        }
+        Ok(AdmittedCall { token, call, sent, admitted })
     }
 
     /// Runs an admitted call once.
@@ -154,7 +164,7 @@ fn look_up(engine: &Engine, digest: &str) -> Result<Option<Token>, StoreError> {
 }
 
 fn run_on(engine: &Engine, server: &Policy, call: AdmittedCall) -> VerbResult<Value> {
-    let AdmittedCall { call, sent, admitted } = call;
+    let AdmittedCall { token, call, sent, admitted } = call;
     let SentCall { caller, op, request } = sent;
     let policy = caller.policy.as_ref().map_or_else(|| server.clone(), |policy| policy.within(server));
     let processes =
@@ -168,6 +178,7 @@ fn run_on(engine: &Engine, server: &Policy, call: AdmittedCall) -> VerbResult<Va
         policy: &policy,
         holds: &caller.holds,
         role: admitted.role,
+        token: Some(&token),
         op,
     };
     (call.run)(engine.store(), &mut as_sent, request)

@@ -45,6 +45,7 @@ fn forget(engine: &Engine, retention: &Retention) -> Result<u64, Error> {
             policy: &Policy::default(),
             holds: &[],
             role: None,
+            token: None,
             op: None,
         };
         verbs::perform(engine.store(), &mut caller, gc::Request { gone })?;

@@ -5,7 +5,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -28,9 +31,11 @@ const IN_VAIN: usize = 8;
 #[derive(Default)]
 pub(super) struct Waiting {
     groups: Mutex<HashMap<String, VecDeque<Waiter>>>,
+    ids: AtomicU64,
 }
 
 struct Waiter {
+    id: u64,
     call: AdmittedCall,
     answer: oneshot::Sender<VerbResult<Value>>,
 }
@@ -41,11 +46,20 @@ impl Waiting {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner).values().map(VecDeque::len).sum()
     }
 
-    fn add(&self, call: AdmittedCall) -> oneshot::Receiver<VerbResult<Value>> {
-        let (answer, waiter) = oneshot::channel();
+    fn add(&self, key: &str, call: AdmittedCall) -> (u64, oneshot::Receiver<VerbResult<Value>>) {
+        let ((answer, waiter), id) = (oneshot::channel(), self.ids.fetch_add(1, Ordering::Relaxed));
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        groups.entry(group_of(&call)).or_default().push_back(Waiter { call, answer });
-        waiter
+        groups.entry(key.to_owned()).or_default().push_back(Waiter { id, call, answer });
+        (id, waiter)
+    }
+
+    /// Takes a claim back that nobody tries right now; returns whether it was there.
+    fn remove(&self, key: &str, id: u64) -> bool {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(group) = groups.get_mut(key) else { return false };
+        let count = group.len();
+        group.retain(|waiter| waiter.id != id);
+        group.len() < count
     }
 
     fn keys(&self) -> Vec<String> {
@@ -96,15 +110,27 @@ pub(super) async fn run(state: &ServerState, call: AdmittedCall, wait: Duration)
     if wait.is_zero() || !may_wait(&done) || state.draining() {
         return done;
     }
-    let waiter = state.waiting.add(call);
+    let key = group_of(&call);
+    let (id, mut waiter) = state.waiting.add(&key, call);
     if changes.has_changed().unwrap_or(true) {
         // It may have become ready before the claim began to wait.
         state.changed();
     }
-    match timeout_at(until, waiter).await {
-        Ok(Ok(answer)) => answer,
-        _ => done,
+    match timeout_at(until, &mut waiter).await {
+        Ok(Ok(answer)) => return answer,
+        // The server ends.
+        Ok(Err(_)) => return done,
+        Err(_) => {}
     }
+    // It may be tried right now: what it gets then is the answer.
+    while !state.waiting.remove(&key, id) {
+        match timeout(LOOK, &mut waiter).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(_)) => return done,
+            Err(_) => {}
+        }
+    }
+    done
 }
 
 /// Looks for changes, and answers claims that wait, for as long as the server runs.
@@ -151,6 +177,10 @@ async fn serve_group(state: &Arc<ServerState>, key: &str) {
     while in_vain < IN_VAIN
         && let Some(waiter) = state.waiting.take(key)
     {
+        if !state.still_counts(&waiter.call.token).await {
+            // Its token was revoked: it gets what it was told first.
+            continue;
+        }
         let done = state.run(waiter.call.clone()).await;
         match may_wait(&done) {
             true => {
