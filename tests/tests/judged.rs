@@ -178,6 +178,9 @@ fn behind_a_fence_work_goes_on_and_everything_else_can_only_be_read() {
 #[test]
 fn an_attempts_fence_is_for_its_own_task() {
     let (home, repo) = started(&["Own", "Other"]);
+    if home.asks_a_server() {
+        return; // The token of an agent claims nothing else.
+    }
     let script = r#"
         other=$(toft list -q | head -1); [ "$other" = "$TOFT_ISSUE" ] && other=$(toft list -q | tail -1)
         toft claim "$other" > /dev/null || exit 3
