@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toft_stories::{FleetServer, Home, fleet::Wire};
+use toft_stories::{FleetServer, Home, fleet::Wire, sized};
 
 fn server(home: &Home) -> FleetServer {
     FleetServer::start(home, &home.path().join("fleet.db").display().to_string(), &[])
@@ -368,6 +368,106 @@ fn a_proxy_sees_nothing_of_a_server_on_this_machine() {
     let env = [("TOFT_STORE", server.url.as_str()), ("TOFT_TOKEN", &token), ("http_proxy", &at), ("ALL_PROXY", &at)];
     home.toft_with(home.path(), &env, &["status"]).ok();
     assert!(proxy.accept().is_err(), "the proxy was asked");
+}
+
+/// Memory in MiB and CPU time of a process, in milliseconds.
+fn usage(pid: u32) -> (u64, u64) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let memory: u64 = memory.split_whitespace().next().unwrap().parse().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let words: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = words[11].parse::<u64>().unwrap() + words[12].parse::<u64>().unwrap();
+    (memory / 1024, ticks * 10)
+}
+
+#[test]
+fn a_crowd_of_waiting_claims_costs_little_and_one_is_served_at_once() {
+    use std::io::{Read as _, Write as _};
+    let yard = Yard::new();
+    let count = sized(300, 10_000);
+    let address = yard.server.url.trim_start_matches("http://").to_owned();
+    let before = usage(yard.server.pid());
+    let head = format!(
+        "POST /v1/verbs/claim?wait=30000 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: 2\r\n\r\n{{}}",
+        yard.ana
+    );
+    let mut crowd = Vec::new();
+    for _ in 0..count {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        crowd.push(stream);
+    }
+    let mut wire = Wire::to(&yard.server);
+    let begun = Instant::now();
+    while wire.send("GET", "/readyz", "", "").1["waiting"] != count {
+        assert!(begun.elapsed() < Duration::from_secs(25), "not all wait");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let waiting = usage(yard.server.pid());
+    std::thread::sleep(Duration::from_secs(2));
+    let idle = usage(yard.server.pid()).1 - waiting.1;
+    let begun = Instant::now();
+    yard.plan("one");
+    let served = loop {
+        let answered = |stream: &mut std::net::TcpStream| {
+            let mut said = [0; 12];
+            stream.read_exact(&mut said).is_ok() && said.ends_with(b"200")
+        };
+        if crowd.iter_mut().filter_map(|stream| answered(stream).then_some(())).count() == 1 {
+            break begun.elapsed();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "nobody was served");
+    };
+    eprintln!(
+        "{count} waiting claims: {} MiB more, {idle} ms of CPU in 2 s, one served after {served:.1?}",
+        waiting.0.saturating_sub(before.0)
+    );
+    assert!(idle < 1_000 && waiting.0 < before.0 + 60 + count as u64 / 20, "{before:?} {waiting:?} {idle}");
+}
+
+#[test]
+fn pairs_of_claim_and_finish_through_a_server_are_done_once_each() {
+    let yard = Yard::new();
+    let (clients, seconds) = (sized(4, 8), sized(1, 5) as u64);
+    let (width, plans) = (500, sized(2, 40));
+    for _ in 0..plans {
+        let tasks: Vec<Value> = (0..width).map(|n| json!({ "name": format!("t{n}") })).collect();
+        let plan = json!({ "request": { "plan": { "title": "many", "tasks": tasks }, "source": { "kind": "prompt", "text": "x" } } });
+        assert_eq!(Wire::to(&yard.server).verb(&yard.admin, "flow.new", &plan).0, 200);
+    }
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let worker = |n: usize| {
+        let (mut wire, ana) = (Wire::to(&yard.server), yard.ana.clone());
+        std::thread::spawn(move || {
+            let mut done = Vec::new();
+            let caller = json!({ "agent": format!("ana-{n}") });
+            while Instant::now() < until {
+                let (status, said) = wire.verb(&ana, "claim", &json!({ "caller": caller, "request": {} }));
+                if status != 200 {
+                    break;
+                }
+                let claim = &said["outcome"]["claims"][0];
+                let (id, fence) = (claim["task"]["id"].clone(), claim["lease"]["token"].clone());
+                let end = json!({ "id": id, "fence": fence, "how": { "done": { "no_change": "x" } }, "message": "x" });
+                let (status, said) = wire.verb(&ana, "finish", &json!({ "caller": caller, "request": end }));
+                assert_eq!(status, 200, "{said}");
+                done.push(id.as_str().unwrap().to_owned());
+            }
+            done
+        })
+    };
+    let begun = Instant::now();
+    let workers: Vec<_> = (0..clients).map(worker).collect();
+    let mut all: Vec<String> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
+    let rate = all.len() as f64 / begun.elapsed().as_secs_f64();
+    let count = all.len();
+    all.sort();
+    all.dedup();
+    eprintln!("{clients} clients: {rate:.0} pairs of claim and finish a second");
+    assert_eq!(count, all.len(), "done twice");
+    assert!(count > 0);
 }
 
 /// The directory of the generators, where `.ci/run` installs them.
