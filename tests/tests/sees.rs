@@ -98,7 +98,8 @@ fn flag_beats_environment_beats_configuration_beats_repository() {
     assert!(store.ends_with("home/.local/state/toft/toft.db") && why.contains("--store"), "{store} {why}");
     let (store, _) = because(&[("TOFT_STORE", "")], &["where", "--json", "--store", "repo"]);
     assert!(store.ends_with(".git/toft/toft.db"), "{store}");
-    home.toft(&repo, &["ready", "--store", "https://db"]).fails(2);
+    home.toft(&repo, &["ready", "--store", "mysql://db"]).fails(2);
+    home.toft(&repo, &["ready", "--store", "https://db"]).fails(4);
     let start = std::time::Instant::now();
     home.toft(&repo, &["ready", "--store", "postgres://nowhere.invalid/toft"]).fails(7);
     assert!(start.elapsed().as_secs() < 10, "a server that cannot exist is not waited for");
