@@ -39,7 +39,7 @@ pub struct ServeRules {
     pub connections: usize,
     /// The settings of callers that bring none.
     pub policy: Policy,
-    /// How long what is kept is.
+    /// How long history is kept.
     pub retention: Retention,
 }
 

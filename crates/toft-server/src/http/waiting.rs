@@ -4,7 +4,7 @@
 //! claims are tried, the longest waiting first, until one finds nothing.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -30,12 +30,14 @@ const IN_VAIN: usize = 8;
 
 #[derive(Default)]
 pub(super) struct Waiting {
-    groups: Mutex<HashMap<String, VecDeque<Waiter>>>,
-    ids: AtomicU64,
+    /// By what they ask for, and in the order in which they are tried.
+    groups: Mutex<HashMap<String, BTreeMap<u64, Waiter>>>,
+    turns: AtomicU64,
 }
 
 struct Waiter {
-    id: u64,
+    /// Its place in its group: it moves back when it was tried in vain.
+    turn: Arc<AtomicU64>,
     call: AdmittedCall,
     answer: oneshot::Sender<VerbResult<Value>>,
 }
@@ -43,29 +45,25 @@ struct Waiter {
 impl Waiting {
     /// How many claims wait.
     pub(super) fn count(&self) -> usize {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner).values().map(VecDeque::len).sum()
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).values().map(BTreeMap::len).sum()
     }
 
-    fn add(&self, key: &str, call: AdmittedCall) -> (u64, oneshot::Receiver<VerbResult<Value>>) {
-        let ((answer, waiter), id) = (oneshot::channel(), self.ids.fetch_add(1, Ordering::Relaxed));
-        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        groups.entry(key.to_owned()).or_default().push_back(Waiter { id, call, answer });
-        (id, waiter)
+    fn add(&self, key: &str, call: AdmittedCall) -> (Arc<AtomicU64>, oneshot::Receiver<VerbResult<Value>>) {
+        let ((answer, waiter), turn) = (oneshot::channel(), Arc::new(AtomicU64::new(0)));
+        self.put_back(key, Waiter { turn: turn.clone(), call, answer });
+        (turn, waiter)
     }
 
     /// Takes a claim back that nobody tries right now; returns whether it was there.
-    fn remove(&self, key: &str, id: u64) -> bool {
+    fn remove(&self, key: &str, turn: &AtomicU64) -> bool {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(group) = groups.get_mut(key) else { return false };
-        let count = group.len();
-        group.retain(|waiter| waiter.id != id);
-        group.len() < count
+        groups.get_mut(key).is_some_and(|group| group.remove(&turn.load(Ordering::Relaxed)).is_some())
     }
 
     fn keys(&self) -> Vec<String> {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         for group in groups.values_mut() {
-            group.retain(|waiter| !waiter.answer.is_closed());
+            group.retain(|_, waiter| !waiter.answer.is_closed());
         }
         groups.retain(|_, group| !group.is_empty());
         groups.keys().cloned().collect()
@@ -73,13 +71,13 @@ impl Waiting {
 
     fn first(&self, key: &str) -> Option<AdmittedCall> {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        groups.get(key)?.front().map(|waiter| waiter.call.clone())
+        groups.get(key)?.values().next().map(|waiter| waiter.call.clone())
     }
 
     fn take(&self, key: &str) -> Option<Waiter> {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let group = groups.get_mut(key)?;
-        while let Some(waiter) = group.pop_front() {
+        while let Some((_, waiter)) = group.pop_first() {
             if !waiter.answer.is_closed() {
                 return Some(waiter);
             }
@@ -89,7 +87,9 @@ impl Waiting {
 
     fn put_back(&self, key: &str, waiter: Waiter) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        groups.entry(key.to_owned()).or_default().push_back(waiter);
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        waiter.turn.store(turn, Ordering::Relaxed);
+        groups.entry(key.to_owned()).or_default().insert(turn, waiter);
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) async fn run(state: &ServerState, call: AdmittedCall, wait: Duration)
         return done;
     }
     let key = group_of(&call);
-    let (id, mut waiter) = state.waiting.add(&key, call);
+    let (turn, mut waiter) = state.waiting.add(&key, call);
     if changes.has_changed().unwrap_or(true) {
         // It may have become ready before the claim began to wait.
         state.changed();
@@ -123,7 +123,7 @@ pub(super) async fn run(state: &ServerState, call: AdmittedCall, wait: Duration)
         Err(_) => {}
     }
     // It may be tried right now: what it gets then is the answer.
-    while !state.waiting.remove(&key, id) {
+    while !state.waiting.remove(&key, &turn) {
         match timeout(LOOK, &mut waiter).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(_)) => return done,
