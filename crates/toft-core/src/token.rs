@@ -100,6 +100,12 @@ impl TokenRole {
         }
     }
 
+    /// Whether such a token reads anything.
+    #[must_use]
+    pub fn reads(self) -> bool {
+        self != Self::Join
+    }
+
     /// The role that an agent has under such a token, if it says that it has `claimed`; the registered one if absent.
     #[must_use]
     pub fn agent_role(self, claimed: Option<Role>) -> Option<Role> {

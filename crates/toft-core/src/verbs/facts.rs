@@ -64,7 +64,7 @@ fact!(TaskNames, "task.names", Vec<String>, |self, work| {
     Ok(self.tasks.iter().map(|task| find::called(work.tx, task)).collect::<Result<_, _>>()?)
 });
 
-/// Unread messages to the holder of a task, whoever held it, oldest first.
+/// Unread messages to any holder of a task, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TaskLetters {
     pub task: TaskId,

@@ -116,12 +116,8 @@ async fn verb(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let token = match identify(&state, &headers).await {
-        Ok(token) => token,
-        Err(answer) => return answer,
-    };
-    let body = match read(body).await {
-        Ok(body) => body,
+    let (token, body) = match sent_by(&state, &headers, body).await {
+        Ok(sent) => sent,
         Err(answer) => return answer,
     };
     match serde_json::from_slice(if body.is_empty() { b"{}" } else { &body }) {
@@ -130,10 +126,11 @@ async fn verb(
     }
 }
 
-/// Reads a request; only those who proved who they are can send one.
-async fn read(body: Body) -> Result<Bytes, Response> {
+/// Who sent a request, and what it says: only those who proved who they are can send one.
+async fn sent_by(state: &Arc<ServerState>, headers: &HeaderMap, body: Body) -> Result<(Token, Bytes), Response> {
+    let token = identify(state, headers).await?;
     match timeout(SLOWEST, to_bytes(body, LARGEST)).await {
-        Ok(Ok(body)) => Ok(body),
+        Ok(Ok(body)) => Ok((token, body)),
         Ok(Err(_)) => Err(plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large, or broke off")),
         Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the request took too long")),
     }
@@ -162,6 +159,13 @@ async fn identify(state: &Arc<ServerState>, headers: &HeaderMap) -> Result<Token
     }
 }
 
+async fn identify_reader(state: &Arc<ServerState>, headers: &HeaderMap) -> Result<Token, Response> {
+    match identify(state, headers).await? {
+        token if token.role.reads() => Ok(token),
+        _ => Err(plain(StatusCode::FORBIDDEN, "this token reads nothing")),
+    }
+}
+
 async fn own_token(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
     match identify(&state, &headers).await {
         Ok(token) => as_json(StatusCode::OK, &SentToken { name: token.name, role: token.role }),
@@ -174,10 +178,8 @@ async fn changes(
     Query(query): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
 ) -> Response {
-    match identify(&state, &headers).await {
-        Ok(token) if token.role.may("clock") => {}
-        Ok(_) => return plain(StatusCode::FORBIDDEN, "this token reads nothing"),
-        Err(answer) => return answer,
+    if let Err(answer) = identify_reader(&state, &headers).await {
+        return answer;
     }
     let mut changes = state.changes();
     let after: Option<u64> = query.get("after").and_then(|text| text.parse().ok());
@@ -217,17 +219,13 @@ async fn keep_blob(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let token = match identify(&state, &headers).await {
-        Ok(token) => token,
+    let (token, body) = match sent_by(&state, &headers, body).await {
+        Ok(sent) => sent,
         Err(answer) => return answer,
     };
     if !token.role.may("save") {
         return plain(StatusCode::FORBIDDEN, "this token keeps nothing");
     }
-    let body = match read(body).await {
-        Ok(body) => body,
-        Err(answer) => return answer,
-    };
     let Ok(text) = String::from_utf8(body.to_vec()) else {
         return plain(StatusCode::UNPROCESSABLE_ENTITY, "a blob is text");
     };
@@ -242,10 +240,8 @@ async fn keep_blob(
 }
 
 async fn blob(State(state): State<Arc<ServerState>>, Path(blob): Path<String>, headers: HeaderMap) -> Response {
-    match identify(&state, &headers).await {
-        Ok(token) if token.role.may("clock") => {}
-        Ok(_) => return plain(StatusCode::FORBIDDEN, "this token reads nothing"),
-        Err(answer) => return answer,
+    if let Err(answer) = identify_reader(&state, &headers).await {
+        return answer;
     }
     let loaded = state.pool.run(move |engine| Engine::load_blob(engine, &blob)).await;
     match loaded.map_err(toft_session::error::Error::from).flatten() {
