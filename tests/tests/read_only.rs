@@ -121,7 +121,7 @@ fn a_server_that_does_not_know_the_user_says_so_at_once_and_no_password_is_shown
     let cluster = Cluster::start();
     let home = Home::new();
     let repo = home.git("api");
-    let url = cluster.url().replace("postgres@", "stranger:s3cretPw9@");
+    let url = cluster.url().replace("toft@", "stranger:s3cretPw9@");
     let start = Instant::now();
     for args in [&["ready"][..], &["init"], &["doctor"], &["where"], &["where", "--json"], &["ready", "--json"]] {
         let said = home.toft(&repo, &[&["--store", &url], args].concat());

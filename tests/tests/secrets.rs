@@ -84,7 +84,7 @@ fn what_sets_a_workspace_up_keeps_no_secret() {
 fn the_password_of_a_store_is_masked_by_itself() {
     let cluster = Cluster::start();
     let (mut home, _) = started(&[]);
-    let store = new_store_on(&cluster.url()).replace("postgres@", "postgres:s3cretPw9@");
+    let store = new_store_on(&cluster.url()).replace("toft@", "toft:s3cretPw9@");
     home.use_store(&store);
     let repo = home.repo("fleet");
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();

@@ -21,7 +21,7 @@ use toft_core::{
     store::{Access, Fault, Result as StoreResult, Store, StoreError, StoreTx},
     time::Timestamp,
     verbs::Verb,
-    wire::{LONGEST_WAIT, PROTOCOL, PROTOCOL_HEADER, SentCall, SentChanges, SentOutcome, SentToken},
+    wire::{LONGEST_WAIT, PROTOCOL, PROTOCOL_HEADER, SPACE_HEADER, SentCall, SentChanges, SentOutcome, SentToken},
 };
 use ureq::{
     Agent, Body,
@@ -193,7 +193,7 @@ impl RemoteStore {
             .uri(url)
             .header("authorization", format!("Bearer {}", self.token))
             .header("content-type", "application/json")
-            .header("toft-space", self.address.space())
+            .header(SPACE_HEADER, self.address.space())
             .header(PROTOCOL_HEADER, PROTOCOL);
         let configured = |request| self.agent.configure_request(request).timeout_global(Some(patience)).build();
         match body {

@@ -21,6 +21,8 @@ use crate::{
 pub const PROTOCOL: &str = "1.0";
 /// The header in which both ends name their version of the protocol.
 pub const PROTOCOL_HEADER: &str = "toft-protocol";
+/// The header in which a client names the space of its address; the token decides.
+pub const SPACE_HEADER: &str = "toft-space";
 /// How long a server holds a request that waits, at most.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -146,6 +148,8 @@ pub struct SentChanges {
 pub struct SentToken {
     pub name: String,
     pub role: TokenRole,
+    /// The space that it is for.
+    pub space: String,
 }
 
 /// The processes of a machine that is elsewhere: nobody here can tell whether they run.

@@ -40,6 +40,26 @@ impl Home {
         }
     }
 
+    /// Whether one server may hold other spaces beside this one: a PostgreSQL server whose URL names none.
+    pub fn holds_spaces(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        if let Self::Server(url) = self {
+            return toft_store::postgres::named_space(url).is_none();
+        }
+        false
+    }
+
+    /// The same server, with another space.
+    #[must_use]
+    pub fn in_space(&self, space: &str) -> Self {
+        #[cfg(feature = "postgres")]
+        if let Self::Server(url) = self {
+            return Self::Server(toft_store::postgres::in_space(url, space));
+        }
+        let _ = space;
+        self.clone()
+    }
+
     /// Whether it is known to be missing. A server is not queried.
     pub fn missing(&self) -> bool {
         self.file().is_some_and(|path| !path.exists())
@@ -168,6 +188,16 @@ impl Engine {
         let blob = blake3::hash(text.as_bytes()).to_hex().to_string();
         self.keep_blob(&blob, &text)?;
         Ok(Detail::Blob { blob, bytes: text.len() as u64 })
+    }
+
+    /// The space of the token with this digest, among all spaces that the server holds.
+    pub fn space_of_token(&self, digest: &str) -> Result<Option<String>, StoreError> {
+        #[cfg(feature = "postgres")]
+        if let Self::Server(store) = self {
+            return store.space_of_token(digest);
+        }
+        let _ = digest;
+        Ok(None)
     }
 
     /// Keeps a large text under its digest.

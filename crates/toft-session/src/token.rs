@@ -80,7 +80,7 @@ pub fn join(server: &str, code: &str) -> Result<(SentToken, PathBuf), Error> {
     };
     let join = Join { code: blake3::hash(code.as_bytes()).to_hex().to_string(), digest };
     match distant::perform(&remote, &mut caller, &join, Duration::ZERO) {
-        Ok(token) => Ok((SentToken { name: token.name, role: token.role }, path)),
+        Ok(token) => Ok((SentToken { name: token.name, role: token.role, space: known.space }, path)),
         Err(VerbError::Refused(refusal)) => {
             write(&before)?;
             Err(refusal.into())

@@ -36,7 +36,7 @@ impl Bouncer {
         let port = process::free_port();
         let settings = format!(
             "[databases]
-            * = host=127.0.0.1 port={server} user=postgres
+            * = host=127.0.0.1 port={server} user=toft
             [pgbouncer]
             listen_addr = 127.0.0.1
             listen_port = {port}
@@ -65,6 +65,6 @@ impl Bouncer {
     /// The address for toft to connect to.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/toft", self.port)
+        format!("postgres://toft@127.0.0.1:{}/toft", self.port)
     }
 }

@@ -53,8 +53,9 @@ impl Cluster {
             writeln!(conf, "{name} = '{}'", value.replace('\'', "''")).expect("no room for the settings");
         }
         let cluster = Self::launch(folder, process::free_port());
-        let made = cluster.query("postgres", "create database toft");
-        made.expect("could not make the database");
+        for make in ["create role toft login", "create database toft owner toft"] {
+            cluster.query("postgres", make).expect("could not make the database");
+        }
         cluster
     }
 
@@ -78,7 +79,7 @@ impl Cluster {
     /// Makes and starts a standby that follows `primary`.
     pub(crate) fn standby_of(primary: &Self, port: u16) -> Self {
         let folder = process::fresh_folder();
-        let source = format!("{}?application_name=standby_{port}", primary.url());
+        let source = format!("postgres://postgres@127.0.0.1:{}/toft?application_name=standby_{port}", primary.port());
         run(&folder, &format!("pg_basebackup -d {source} --write-recovery-conf --checkpoint=fast --no-sync -D data"));
         Self::launch(folder, port)
     }
@@ -102,10 +103,10 @@ impl Cluster {
         Daemon::spawn(&mut postgres, Signal::SIGQUIT, folder.path().join("postgres.log"))
     }
 
-    /// The address for toft to connect to.
+    /// The address for toft to connect to, as a user with no other rights than its own database.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/toft", self.port)
+        format!("postgres://toft@127.0.0.1:{}/toft", self.port)
     }
 
     /// The loopback port, which stays the same over a restart.

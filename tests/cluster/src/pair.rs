@@ -29,7 +29,7 @@ impl Pair {
         let primary = Cluster::start_with(&settings);
         let standby = Self::attach_standby(&primary, free_port());
         let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port(), standby.port());
-        let url = format!("postgres://postgres@{hosts}/toft?target_session_attrs=read-write");
+        let url = format!("postgres://toft@{hosts}/toft?target_session_attrs=read-write");
         Self { primary, standby, url }
     }
 

@@ -53,12 +53,12 @@ pub(super) fn login(app: &App<'_>, args: &Login) -> Done {
     let token = typed.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let token = token.ok_or_else(|| Failure::invalid("no token was given", "toft login URL < FILE"))?;
     let (known, file) = session_token::login(&args.url, &token)?;
-    app.show(&LoggedIn { server: args.url.clone(), name: known.name, role: known.role, file })
+    app.show(&LoggedIn { server: args.url.clone(), name: known.name, role: known.role, space: known.space, file })
 }
 
 pub(super) fn join(app: &App<'_>, args: &Join) -> Done {
     let (known, file) = session_token::join(&args.url, &args.code)?;
-    app.show(&LoggedIn { server: args.url.clone(), name: known.name, role: known.role, file })
+    app.show(&LoggedIn { server: args.url.clone(), name: known.name, role: known.role, space: known.space, file })
 }
 
 pub(super) fn token(app: &App<'_>, command: &TokenCommand) -> Done {

@@ -38,6 +38,7 @@ pub(crate) struct LoggedIn {
     pub(crate) server: String,
     pub(crate) name: String,
     pub(crate) role: TokenRole,
+    pub(crate) space: String,
     pub(crate) file: PathBuf,
 }
 
@@ -47,7 +48,7 @@ impl View for LoggedIn {
     }
 
     fn json(&self) -> Value {
-        json!({ "server": self.server, "name": self.name, "role": self.role })
+        json!({ "server": self.server, "name": self.name, "role": self.role, "space": self.space })
     }
 
     fn ids(&self) -> Vec<String> {
@@ -55,8 +56,9 @@ impl View for LoggedIn {
     }
 
     fn text(&self, page: &mut Page) {
-        let Self { server, name, role, file } = self;
-        page.line(format!("You are {} ({role}) on {}; the token is in {}", clean(name), clean(server), file.display()));
+        let Self { server, name, role, space, file } = self;
+        let (name, server, space) = (clean(name), clean(server), clean(space));
+        page.line(format!("You are {name} ({role}) in space {space} on {server}; the token is in {}", file.display()));
     }
 }
 

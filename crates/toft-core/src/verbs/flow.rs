@@ -479,6 +479,7 @@ pub struct List {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<WorkflowStatus>,
     /// Maximum number of workflows.
+    #[serde(default = "super::usual_limit")]
     pub limit: usize,
 }
 

@@ -29,6 +29,7 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
     /// Maximum number of messages.
+    #[serde(default = "super::usual_limit")]
     pub limit: usize,
 }
 
@@ -94,6 +95,7 @@ pub struct Peek {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
     /// Maximum number of messages.
+    #[serde(default = "super::usual_limit")]
     pub limit: usize,
 }
 

@@ -31,6 +31,7 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
     /// Maximum number of tasks.
+    #[serde(default = "super::usual_limit")]
     pub limit: usize,
 }
 

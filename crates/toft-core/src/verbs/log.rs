@@ -27,6 +27,7 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
     /// Maximum number of events.
+    #[serde(default = "super::usual_limit")]
     pub limit: usize,
 }
 

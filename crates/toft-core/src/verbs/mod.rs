@@ -140,6 +140,11 @@ impl Default for Policy {
     }
 }
 
+/// The limit of a list if a request names none.
+fn usual_limit() -> usize {
+    50
+}
+
 /// Runs one verb in one transaction, and retries after conflicts with other writers; the store guarantees that the
 /// retries end.
 #[expect(clippy::needless_pass_by_value, reason = "a verb is built for one run")]

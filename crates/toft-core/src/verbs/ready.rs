@@ -24,6 +24,7 @@ pub struct Request {
     /// Only tasks with all of these labels.
     pub labels: Vec<String>,
     /// Maximum number of rows.
+    #[serde(default = "super::usual_limit")]
     pub limit: usize,
     /// Also explain why open tasks cannot start.
     pub explain: bool,

@@ -31,6 +31,7 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Number of checkpoints and events to show.
+    #[serde(default = "super::usual_limit")]
     pub limit: usize,
 }
 

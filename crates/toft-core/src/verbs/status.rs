@@ -25,6 +25,7 @@ use crate::{
 pub struct Request {
     pub scope: Scope,
     /// Maximum number of rows of each kind.
+    #[serde(default = "super::usual_limit")]
     pub limit: usize,
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use toft_core::change::Event;
 use tokio::time::timeout;
 
-use super::server_state::{AdmittedCall, ServerState};
+use super::served_space::{AdmittedCall, ServedSpace};
 
 /// Events that are read at once.
 const PAGE: usize = 256;
@@ -16,7 +16,7 @@ const PAGE: usize = 256;
 const ALIVE: Duration = Duration::from_secs(15);
 
 struct EventReader {
-    state: Arc<ServerState>,
+    space: Arc<ServedSpace>,
     call: AdmittedCall,
     cursor: u64,
     read: std::vec::IntoIter<Event>,
@@ -24,11 +24,11 @@ struct EventReader {
 
 /// Events after `cursor`, and then those that happen. `call` is a call of `log` whose caller was admitted.
 pub(super) fn stream(
-    state: Arc<ServerState>,
+    space: Arc<ServedSpace>,
     call: AdmittedCall,
     cursor: u64,
 ) -> Sse<impl Stream<Item = Result<SentEvent, Infallible>>> {
-    let reader = EventReader { state, call, cursor, read: Vec::new().into_iter() };
+    let reader = EventReader { space, call, cursor, read: Vec::new().into_iter() };
     let events = stream::unfold(reader, |mut reader| async move {
         let event = reader.next().await?;
         let sent = SentEvent::default().id(event.seq.to_string()).event(event.verb.clone());
@@ -40,13 +40,13 @@ pub(super) fn stream(
 
 impl EventReader {
     async fn next(&mut self) -> Option<Event> {
-        let mut changes = self.state.changes();
+        let mut changes = self.space.changes();
         loop {
             if let Some(event) = self.read.next() {
                 self.cursor = event.seq;
                 return Some(event);
             }
-            if self.state.draining() || !self.state.still_counts(&self.call.token).await {
+            if self.space.draining() || !self.space.still_counts(&self.call.token).await {
                 return None;
             }
             changes.mark_unchanged();
@@ -54,7 +54,7 @@ impl EventReader {
             call.sent.request["after"] = json!(self.cursor);
             call.sent.request["limit"] = json!(PAGE);
             // A reader that cannot be served connects again.
-            let found = self.state.run(call).await.ok()?;
+            let found = self.space.run(call).await.ok()?;
             let found: Vec<Event> = serde_json::from_value(found).ok()?;
             if found.is_empty() {
                 let _ = timeout(ALIVE, changes.changed()).await;

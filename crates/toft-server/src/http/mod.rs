@@ -1,7 +1,7 @@
 //! toft over HTTP: verbs are sent, and run here.
 //!
-//! `routes.rs` has the paths; `server_state.rs` finds out who asks and runs the verb on one of the `pool.rs`'s stores; a claim that
-//! finds nothing waits in `waiting.rs`; `events.rs` streams the log; `openapi.rs` describes it all from the types.
+//! `routes.rs` has the paths; `server_state.rs` finds out who asks, and for which space; `served_space.rs` runs the verb on one of
+//! the stores of `pool.rs`; a claim that finds nothing waits in `waiting.rs`; `events.rs` streams the log; `openapi.rs` describes it all from the types.
 
 mod answer;
 mod connections;
@@ -9,6 +9,7 @@ mod events;
 mod openapi;
 mod pool;
 mod routes;
+mod served_space;
 mod server_state;
 mod upkeep;
 mod waiting;
@@ -21,7 +22,6 @@ use tokio::net::TcpListener;
 
 pub use openapi::openapi;
 
-use pool::StorePool;
 use server_state::ServerState;
 
 /// How long what still runs may take to end.
@@ -46,8 +46,7 @@ pub struct ServeRules {
 /// Serves until the process is told to end. `ready` gets the address once it is bound.
 pub fn serve(rules: &ServeRules, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
     // A connection to PostgreSQL has a runtime of its own, which begins and ends outside of this one.
-    let pool = StorePool::open(&rules.store, rules.connections).map_err(io::Error::other)?;
-    let state = Arc::new(ServerState::new(pool, rules.policy.clone()));
+    let state = Arc::new(ServerState::open(rules).map_err(io::Error::other)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(run(rules, &state, ready));
     runtime.shutdown_timeout(END);
@@ -58,15 +57,12 @@ async fn run(rules: &ServeRules, state: &Arc<ServerState>, ready: impl FnOnce(So
     let tls = rules.tls.as_ref().map(|(chain, key)| connections::acceptor(chain, key)).transpose()?;
     let listener = TcpListener::bind(rules.listen).await?;
     ready(listener.local_addr()?);
-    let watch = tokio::spawn(waiting::watch(state.clone()));
-    let upkeep = tokio::spawn(upkeep::forget_again_and_again(state.clone(), rules.retention.clone()));
+    state.start();
     let ended = async {
         told_to_end().await;
         state.drain();
     };
     connections::serve(listener, tls, routes::router(state.clone()), ended).await;
-    watch.abort();
-    upkeep.abort();
     Ok(())
 }
 

@@ -17,8 +17,9 @@ use crate::blocking;
 /// How long a request waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Open stores, of which each is used by one request at a time.
+/// Open stores, of which each is used by one request at a time; another one is opened when all are in use.
 pub(super) struct StorePool {
+    home: Home,
     idle: Arc<Mutex<Vec<Engine>>>,
     free: Arc<Semaphore>,
     /// Used by the watch alone.
@@ -27,14 +28,10 @@ pub(super) struct StorePool {
 
 impl StorePool {
     pub(super) fn open(home: &Home, connections: usize) -> Result<Self, Error> {
-        let count = connections.max(1);
-        let first = Engine::open(home, Open::Create)?;
-        let mut idle = vec![first];
-        for _ in 1..count {
-            idle.push(Engine::open(home, Open::Known)?);
-        }
+        let idle = vec![Engine::open(home, Open::Create)?];
         let watch = Arc::new(Mutex::new(Engine::open(home, Open::Known)?));
-        Ok(Self { idle: Arc::new(Mutex::new(idle)), free: Arc::new(Semaphore::new(count)), watch })
+        let free = Arc::new(Semaphore::new(connections.max(1)));
+        Ok(Self { home: home.clone(), idle: Arc::new(Mutex::new(idle)), free, watch })
     }
 
     /// Runs something on a free connection.
@@ -45,13 +42,17 @@ impl StorePool {
         let taken = tokio::time::timeout(PATIENCE, self.free.clone().acquire_owned()).await;
         let busy = StoreError::Busy { waited_ms: PATIENCE.as_millis() as u64, writer: None };
         let Ok(Ok(permit)) = taken else { return Err(busy) };
-        let idle = self.idle.clone();
+        let (home, idle) = (self.home.clone(), self.idle.clone());
         let done = blocking::run(move || {
-            let engine = idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            let open = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let engine = match open {
+                Some(engine) => engine,
+                None => Engine::open(&home, Open::Known).map_err(only_store)?,
+            };
             let taken = TakenStore { engine: Some(engine), idle, _permit: permit };
-            taken.engine.as_ref().map(work)
+            Ok(taken.engine.as_ref().map(work))
         });
-        done.await.flatten().ok_or(busy)
+        done.await.transpose()?.flatten().ok_or(busy)
     }
 
     /// The number that changes with every commit.
@@ -62,6 +63,14 @@ impl StorePool {
             engine.store().change_counter().ok()
         });
         counted.await.flatten()
+    }
+}
+
+/// An error of opening a store, for those who asked it something.
+pub(super) fn only_store(error: Error) -> StoreError {
+    match error {
+        Error::Store(error) => error,
+        other => StoreError::Failed { doing: "open the store".into(), cause: other.to_string() },
     }
 }
 

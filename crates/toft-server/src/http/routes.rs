@@ -13,8 +13,7 @@ use axum::{
 use serde_json::{Map, Value, json};
 use toft_core::{
     refusal::VerbError,
-    token::Token,
-    wire::{LONGEST_WAIT, SentCall, SentChanges, SentToken},
+    wire::{LONGEST_WAIT, PROTOCOL, SentCall, SentChanges, SentToken},
 };
 use toft_session::engine::Engine;
 use tokio::time::{timeout, timeout_at};
@@ -23,7 +22,7 @@ use super::{
     answer::{failure, json as as_json, outcome, plain, unknown_caller},
     events,
     openapi::openapi,
-    server_state::ServerState,
+    server_state::{Asker, NotTaken, ServerState},
     waiting,
 };
 
@@ -71,7 +70,7 @@ pub(super) fn router(state: Arc<ServerState>) -> Router {
             }
             let sent = SentCall { request: request.into(), ..SentCall::default() };
             match identify(&state, &headers).await {
-                Ok(token) => run(&state, token, name, sent, Duration::ZERO).await,
+                Ok(asker) => run(&asker, name, sent, Duration::ZERO).await,
                 Err(answer) => answer,
             }
         };
@@ -101,10 +100,13 @@ fn from_query(query: &BTreeMap<String, String>) -> Map<String, Value> {
 }
 
 async fn ready(State(state): State<Arc<ServerState>>) -> Response {
-    let answered = state.pool.run(|engine| engine.store().change_counter()).await;
+    let answered = match state.first_space().await {
+        Ok(space) => space.pool.run(|engine| engine.store().change_counter()).await,
+        Err(error) => Err(error),
+    };
     match (state.draining(), answered) {
         (true, _) => plain(StatusCode::SERVICE_UNAVAILABLE, "this server is ending"),
-        (false, Ok(Ok(_))) => as_json(StatusCode::OK, &json!({ "ready": true, "waiting": state.waiting.count() })),
+        (false, Ok(Ok(_))) => as_json(StatusCode::OK, &json!({ "ready": true, "waiting": state.waiting() })),
         (false, Ok(Err(error)) | Err(error)) => failure(&error.into()),
     }
 }
@@ -116,21 +118,21 @@ async fn verb(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let (token, body) = match sent_by(&state, &headers, body).await {
+    let (asker, body) = match sent_by(&state, &headers, body).await {
         Ok(sent) => sent,
         Err(answer) => return answer,
     };
     match serde_json::from_slice(if body.is_empty() { b"{}" } else { &body }) {
-        Ok(sent) => run(&state, token, &name, sent, wait_of(&query)).await,
+        Ok(sent) => run(&asker, &name, sent, wait_of(&query)).await,
         Err(error) => plain(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
     }
 }
 
 /// Who sent a request, and what it says: only those who proved who they are can send one.
-async fn sent_by(state: &Arc<ServerState>, headers: &HeaderMap, body: Body) -> Result<(Token, Bytes), Response> {
-    let token = identify(state, headers).await?;
+async fn sent_by(state: &Arc<ServerState>, headers: &HeaderMap, body: Body) -> Result<(Asker, Bytes), Response> {
+    let asker = identify(state, headers).await?;
     match timeout(SLOWEST, to_bytes(body, LARGEST)).await {
-        Ok(Ok(body)) => Ok((token, body)),
+        Ok(Ok(body)) => Ok((asker, body)),
         Ok(Err(_)) => Err(plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large, or broke off")),
         Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the request took too long")),
     }
@@ -141,34 +143,41 @@ fn wait_of(query: &BTreeMap<String, String>) -> Duration {
     Duration::from_millis(wait).min(LONGEST_WAIT)
 }
 
-async fn run(state: &Arc<ServerState>, token: Token, name: &str, mut sent: SentCall, wait: Duration) -> Response {
+async fn run(asker: &Asker, name: &str, mut sent: SentCall, wait: Duration) -> Response {
     if sent.request.is_null() {
         sent.request = json!({});
     }
-    match state.admit(token, name, sent) {
-        Ok(call) => outcome(waiting::run(state, call, wait).await),
+    let Asker { space, token } = asker;
+    match space.admit(token.clone(), name, sent) {
+        Ok(call) => outcome(waiting::run(space, call, wait).await),
         Err(error) => failure(&error),
     }
 }
 
-async fn identify(state: &Arc<ServerState>, headers: &HeaderMap) -> Result<Token, Response> {
-    match state.identify(headers).await {
-        Ok(Some(token)) => Ok(token),
-        Ok(None) => Err(unknown_caller()),
-        Err(error) => Err(failure(&error.into())),
-    }
+async fn identify(state: &Arc<ServerState>, headers: &HeaderMap) -> Result<Asker, Response> {
+    state.identify(headers).await.map_err(|not_taken| match not_taken {
+        NotTaken::Unknown => unknown_caller(),
+        NotTaken::Protocol(version) => {
+            let said = format!("this server speaks protocol {PROTOCOL}, and the request is of protocol {version}");
+            plain(StatusCode::BAD_REQUEST, &said)
+        }
+        NotTaken::OtherSpace(space) => plain(StatusCode::FORBIDDEN, &format!("this token is for the space {space}")),
+        NotTaken::Failed(error) => failure(&error.into()),
+    })
 }
 
-async fn identify_reader(state: &Arc<ServerState>, headers: &HeaderMap) -> Result<Token, Response> {
+async fn identify_reader(state: &Arc<ServerState>, headers: &HeaderMap) -> Result<Asker, Response> {
     match identify(state, headers).await? {
-        token if token.role.reads() => Ok(token),
+        asker if asker.token.role.reads() => Ok(asker),
         _ => Err(plain(StatusCode::FORBIDDEN, "this token reads nothing")),
     }
 }
 
 async fn own_token(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
     match identify(&state, &headers).await {
-        Ok(token) => as_json(StatusCode::OK, &SentToken { name: token.name, role: token.role }),
+        Ok(Asker { token, space }) => {
+            as_json(StatusCode::OK, &SentToken { name: token.name, role: token.role, space: space.name.clone() })
+        }
         Err(answer) => answer,
     }
 }
@@ -178,10 +187,11 @@ async fn changes(
     Query(query): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
 ) -> Response {
-    if let Err(answer) = identify_reader(&state, &headers).await {
-        return answer;
-    }
-    let mut changes = state.changes();
+    let space = match identify_reader(&state, &headers).await {
+        Ok(asker) => asker.space,
+        Err(answer) => return answer,
+    };
+    let mut changes = space.changes();
     let after: Option<u64> = query.get("after").and_then(|text| text.parse().ok());
     let until = tokio::time::Instant::now() + wait_of(&query);
     while after == Some(*changes.borrow_and_update()) && !state.draining() {
@@ -198,8 +208,8 @@ async fn event_stream(
     Query(query): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
 ) -> Response {
-    let token = match identify(&state, &headers).await {
-        Ok(token) => token,
+    let Asker { space, token } = match identify(&state, &headers).await {
+        Ok(asker) => asker,
         Err(answer) => return answer,
     };
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
@@ -207,8 +217,8 @@ async fn event_stream(
     let mut request = from_query(&query);
     request.remove("after");
     let sent = SentCall { request: request.into(), ..SentCall::default() };
-    match state.admit(token, "log", sent) {
-        Ok(call) => events::stream(state, call, cursor).into_response(),
+    match space.admit(token, "log", sent) {
+        Ok(call) => events::stream(space, call, cursor).into_response(),
         Err(error) => failure(&error),
     }
 }
@@ -219,7 +229,7 @@ async fn keep_blob(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let (token, body) = match sent_by(&state, &headers, body).await {
+    let (Asker { space, token }, body) = match sent_by(&state, &headers, body).await {
         Ok(sent) => sent,
         Err(answer) => return answer,
     };
@@ -232,7 +242,7 @@ async fn keep_blob(
     if blake3::hash(text.as_bytes()).to_hex().as_str() != blob {
         return plain(StatusCode::UNPROCESSABLE_ENTITY, "that is not the digest of this text");
     }
-    let kept = state.pool.run(move |engine| Engine::keep_blob(engine, &blob, &text)).await;
+    let kept = space.pool.run(move |engine| Engine::keep_blob(engine, &blob, &text)).await;
     match kept.map_err(toft_session::error::Error::from).flatten() {
         Ok(()) => as_json(StatusCode::OK, &json!({})),
         Err(error) => failed(error),
@@ -240,10 +250,11 @@ async fn keep_blob(
 }
 
 async fn blob(State(state): State<Arc<ServerState>>, Path(blob): Path<String>, headers: HeaderMap) -> Response {
-    if let Err(answer) = identify_reader(&state, &headers).await {
-        return answer;
-    }
-    let loaded = state.pool.run(move |engine| Engine::load_blob(engine, &blob)).await;
+    let space = match identify_reader(&state, &headers).await {
+        Ok(asker) => asker.space,
+        Err(answer) => return answer,
+    };
+    let loaded = space.pool.run(move |engine| Engine::load_blob(engine, &blob)).await;
     match loaded.map_err(toft_session::error::Error::from).flatten() {
         Ok(text) => text.into_response(),
         // Where it would be is nobody's concern.

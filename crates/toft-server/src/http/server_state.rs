@@ -1,149 +1,206 @@
-//! The server's own knowledge: its stores, who asks, and what waits.
+//! The server: which space a request is for, and who asks.
 
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use axum::http::{HeaderMap, header};
-use serde_json::Value;
 use toft_core::{
-    refusal::{Refusal, VerbError, VerbResult},
-    store::{self, Access, StoreError},
-    token::{Admitted, Token, TokenRole},
-    verbs::{
-        Caller, Policy,
-        calls::{self, Call},
-    },
-    wire::{DistantProcesses, SentCall},
+    store::StoreError,
+    token::Token,
+    wire::{PROTOCOL, PROTOCOL_HEADER, SPACE_HEADER},
 };
-use toft_session::{engine::Engine, session::random_ids};
-use tokio::sync::watch;
+use toft_session::error::Error;
+use tokio::{runtime::Handle, time::sleep};
 
-use super::{pool::StorePool, waiting::Waiting};
+use super::{ServeRules, pool::{StorePool, only_store}, served_space::ServedSpace, upkeep, waiting};
+use crate::blocking;
 
-/// How long a token that was looked up is believed: so long after it is revoked it may still be used.
-const BELIEVED: Duration = Duration::from_secs(1);
-/// Tokens that are remembered.
-const REMEMBERED: usize = 10_000;
+/// The only space of a file, and the first of a PostgreSQL server.
+const FIRST_SPACE: &str = "main";
+/// Digests whose space is remembered.
+const REMEMBERED: usize = 100_000;
+/// A space that nobody asked for this long is closed.
+const IDLE: Duration = Duration::from_secs(300);
 
-/// A server over a store.
+/// A server over a store and its spaces.
 pub(super) struct ServerState {
-    pub(super) pool: StorePool,
-    policy: Policy,
-    tokens: Mutex<HashMap<String, (Token, Instant)>>,
-    /// Another number after every change.
-    changes: watch::Sender<u64>,
-    pub(super) waiting: Waiting,
-    draining: AtomicBool,
+    rules: ServeRules,
+    /// Open spaces, by name, and when each was asked for.
+    spaces: Mutex<HashMap<String, (Arc<ServedSpace>, Instant)>>,
+    /// The space of a token, by digest: it never moves.
+    homes: Mutex<HashMap<String, String>>,
+    draining: Arc<AtomicBool>,
 }
 
-/// A call whose caller was admitted.
-#[derive(Clone)]
-pub(super) struct AdmittedCall {
+/// Who asks, and for which space.
+pub(super) struct Asker {
+    pub(super) space: Arc<ServedSpace>,
     pub(super) token: Token,
-    pub(super) call: &'static Call,
-    pub(super) sent: SentCall,
-    pub(super) admitted: Admitted,
+}
+
+/// Why a request is not taken.
+pub(super) enum NotTaken {
+    /// Nobody proved who asks.
+    Unknown,
+    /// Another version of the protocol.
+    Protocol(String),
+    /// The address names another space than the token's.
+    OtherSpace(String),
+    Failed(StoreError),
+}
+
+impl From<StoreError> for NotTaken {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl ServerState {
-    pub(super) fn new(pool: StorePool, policy: Policy) -> Self {
-        // Another server, or this one before, counted from elsewhere.
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64);
-        Self {
-            pool,
-            policy,
-            tokens: Mutex::default(),
-            changes: watch::Sender::new(since),
-            waiting: Waiting::default(),
-            draining: AtomicBool::new(false),
-        }
-    }
-
-    /// The token that a request proves, if it counts.
-    pub(super) async fn identify(&self, headers: &HeaderMap) -> Result<Option<Token>, StoreError> {
-        let said = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let Some(secret) = said.and_then(|said| said.strip_prefix("Bearer ")).map(str::trim) else { return Ok(None) };
-        self.token(blake3::hash(secret.as_bytes()).to_hex().to_string()).await
-    }
-
-    /// Whether a token that counted still does; what cannot be told now is told with the next request.
-    pub(super) async fn still_counts(&self, token: &Token) -> bool {
-        self.token(token.digest.clone()).await.is_ok_and(|found| found.is_some())
-    }
-
-    async fn token(&self, digest: String) -> Result<Option<Token>, StoreError> {
-        if let Some(token) = self.remembered(&digest) {
-            return Ok(Some(token));
-        }
-        let asked = digest.clone();
-        let found = self.pool.run(move |engine| look_up(engine, &asked)).await??;
-        if let Some(token) = &found {
-            self.remember(digest, token.clone());
-        }
-        Ok(found)
-    }
-
-    fn remembered(&self, digest: &str) -> Option<Token> {
-        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.get(digest).filter(|(_, at)| at.elapsed() < BELIEVED).map(|(token, _)| token.clone())
-    }
-
-    fn remember(&self, digest: String, token: Token) {
-        // The token of an agent ends with its lease, and a code when it is used: at once.
-        if token.role <= TokenRole::Job {
-            return;
-        }
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        if tokens.len() >= REMEMBERED {
-            tokens.retain(|_, (_, at)| at.elapsed() < BELIEVED);
-        }
-        tokens.insert(digest, (token, Instant::now()));
-    }
-
-    /// Checks that a token allows a call.
-    pub(super) fn admit(&self, token: Token, name: &str, mut sent: SentCall) -> VerbResult<AdmittedCall> {
-        let Some(call) = calls::find(name) else {
-            return Err(Refusal::NotFound { what: "verb".into(), text: name.to_owned() }.into());
+    /// Opens the first space, so that a server without its store does not start.
+    pub(super) fn open(rules: &ServeRules) -> Result<Self, Error> {
+        let state = Self {
+            rules: rules.clone(),
+            spaces: Mutex::default(),
+            homes: Mutex::default(),
+            draining: Arc::default(),
         };
-        let admitted = token.admit(name, &sent)?;
-        sent.limit(&self.policy);
-        if let Some(op) = sent.op.as_mut().filter(|op| op.request.is_empty()) {
-            // Another request under the same id is another one, whatever its sender says.
-            op.request = blake3::hash(sent.request.to_string().as_bytes()).to_hex()[..32].to_owned();
+        let first = state.open_space(FIRST_SPACE)?;
+        state.spaces.lock().unwrap_or_else(PoisonError::into_inner).insert(FIRST_SPACE.to_owned(), (first, Instant::now()));
+        Ok(state)
+    }
+
+    fn open_space(&self, name: &str) -> Result<Arc<ServedSpace>, Error> {
+        let ServeRules { store, connections, policy, .. } = &self.rules;
+        let home = if store.holds_spaces() { store.in_space(name) } else { store.clone() };
+        let pool = StorePool::open(&home, *connections)?;
+        Ok(Arc::new(ServedSpace::new(name, pool, policy.clone(), self.draining.clone())))
+    }
+
+    /// The space that was opened first; it answers what is about the server as a whole.
+    pub(super) async fn first_space(self: &Arc<Self>) -> Result<Arc<ServedSpace>, StoreError> {
+        self.space(FIRST_SPACE.to_owned()).await
+    }
+
+    /// Starts what runs beside requests.
+    pub(super) fn start(self: &Arc<Self>) {
+        for (space, _) in self.spaces.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            self.attend(space);
         }
-        Ok(AdmittedCall { token, call, sent, admitted })
+        let state = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                sleep(IDLE / 5).await;
+                let Some(state) = state.upgrade() else { return };
+                state.close_idle();
+            }
+        });
     }
 
-    /// Runs an admitted call once.
-    pub(super) async fn run(&self, call: AdmittedCall) -> VerbResult<Value> {
-        let (policy, writes) = (self.policy.clone(), call.call.access == Access::Write);
-        let done = self.pool.run(move |engine| run_on(engine, &policy, call)).await?;
-        if writes && done.is_ok() {
-            self.changed();
+    /// Serves the claims of a space that wait, and forgets what is old, until it is closed.
+    fn attend(&self, space: &Arc<ServedSpace>) {
+        tokio::spawn(waiting::watch(Arc::downgrade(space)));
+        tokio::spawn(upkeep::forget_again_and_again(Arc::downgrade(space), self.rules.retention.clone()));
+    }
+
+    fn close_idle(&self) {
+        let mut closed = Vec::new();
+        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        spaces.retain(|name, (space, asked)| {
+            let used = name == FIRST_SPACE || asked.elapsed() < IDLE || Arc::strong_count(space) > 1;
+            if !used {
+                closed.push(space.clone());
+            }
+            used
+        });
+        drop(spaces);
+        // A connection to PostgreSQL has a runtime of its own, which cannot end within this one.
+        tokio::task::spawn_blocking(move || drop(closed));
+    }
+
+    async fn space(self: &Arc<Self>, name: String) -> Result<Arc<ServedSpace>, StoreError> {
+        if let Some(space) = self.known_space(&name) {
+            return Ok(space);
         }
-        done
+        let (state, runtime) = (self.clone(), Handle::current());
+        let opened = blocking::run(move || {
+            let space = state.open_space(&name)?;
+            let mut spaces = state.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((space, _)) = spaces.get(&name) {
+                return Ok(space.clone());
+            }
+            let _within = runtime.enter();
+            state.attend(&space);
+            spaces.insert(name, (space.clone(), Instant::now()));
+            Ok(space)
+        });
+        let interrupted = StoreError::Failed { doing: "open a space".into(), cause: "it was interrupted".into() };
+        opened.await.ok_or(interrupted)?.map_err(only_store)
     }
 
-    /// Says that something changed.
-    pub(super) fn changed(&self) {
-        self.changes.send_modify(|counter| *counter += 1);
+    fn known_space(&self, name: &str) -> Option<Arc<ServedSpace>> {
+        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let (space, asked) = spaces.get_mut(name)?;
+        *asked = Instant::now();
+        Some(space.clone())
     }
 
-    /// Follows changes.
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    /// Who sent a request, and for which space: the token decides.
+    pub(super) async fn identify(self: &Arc<Self>, headers: &HeaderMap) -> Result<Asker, NotTaken> {
+        let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
+        if let Some(version) = said(PROTOCOL_HEADER).filter(|version| major(version) != major(PROTOCOL)) {
+            return Err(NotTaken::Protocol(version.to_owned()));
+        }
+        let proof = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let secret = proof.and_then(|proof| proof.strip_prefix("Bearer ")).map(str::trim).ok_or(NotTaken::Unknown)?;
+        let digest = blake3::hash(secret.as_bytes()).to_hex().to_string();
+        let space = self.space_of(&digest).await?.ok_or(NotTaken::Unknown)?;
+        let token = space.token(digest).await?.ok_or(NotTaken::Unknown)?;
+        if said(SPACE_HEADER).is_some_and(|named| named != space.name) {
+            return Err(NotTaken::OtherSpace(space.name.clone()));
+        }
+        Ok(Asker { space, token })
+    }
+
+    async fn space_of(self: &Arc<Self>, digest: &str) -> Result<Option<Arc<ServedSpace>>, StoreError> {
+        if !self.rules.store.holds_spaces() {
+            return self.first_space().await.map(Some);
+        }
+        let known = self.homes.lock().unwrap_or_else(PoisonError::into_inner).get(digest).cloned();
+        let name = match known {
+            Some(name) => name,
+            None => {
+                let (first, asked) = (self.first_space().await?, digest.to_owned());
+                let found = first.pool.run(move |engine| engine.space_of_token(&asked)).await??;
+                let Some(name) = found else { return Ok(None) };
+                let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
+                if homes.len() >= REMEMBERED {
+                    homes.clear();
+                }
+                homes.insert(digest.to_owned(), name.clone());
+                name
+            }
+        };
+        self.space(name).await.map(Some)
+    }
+
+    /// How many claims wait.
+    pub(super) fn waiting(&self) -> usize {
+        let spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        spaces.values().map(|(space, _)| space.waiting.count()).sum()
     }
 
     /// Takes nothing up any more: what waits is sent elsewhere.
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
-        self.changed();
+        for (space, _) in self.spaces.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            space.changed();
+        }
     }
 
     pub(super) fn draining(&self) -> bool {
@@ -151,49 +208,6 @@ impl ServerState {
     }
 }
 
-fn look_up(engine: &Engine, digest: &str) -> Result<Option<Token>, StoreError> {
-    store::ask(engine.store(), |tx| {
-        let now = tx.now()?.wall;
-        let Some(token) = tx.token(digest)?.filter(|token| token.is_live(now)) else { return Ok(None) };
-        let ended = match &token.job {
-            Some(job) => tx.lease(&job.task)?.is_none_or(|lease| lease.fence != job.fence),
-            None => false,
-        };
-        Ok(Some(token).filter(|_| !ended))
-    })
-}
-
-fn run_on(engine: &Engine, server: &Policy, call: AdmittedCall) -> VerbResult<Value> {
-    let AdmittedCall { token, call, sent, admitted } = call;
-    let SentCall { caller, op, request } = sent;
-    let policy = caller.policy.as_ref().map_or_else(|| server.clone(), |policy| policy.within(server));
-    let processes =
-        DistantProcesses { host: caller.host, disks: caller.disks, ended: caller.ended, running: caller.running };
-    let mut ids = random_ids();
-    let mut as_sent = Caller {
-        actor: &admitted.agent,
-        place: caller.place,
-        ids: &mut ids,
-        processes: &processes,
-        policy: &policy,
-        holds: &caller.holds,
-        role: admitted.role,
-        token: Some(&token),
-        op,
-    };
-    (call.run)(engine.store(), &mut as_sent, request)
-}
-
-/// Whether waiting may help.
-pub(super) fn may_wait(done: &VerbResult<Value>) -> bool {
-    matches!(
-        done,
-        Err(VerbError::Refused(
-            Refusal::NothingReady { .. }
-                | Refusal::LeaseHeld { .. }
-                | Refusal::OtherSession { .. }
-                | Refusal::NotReady { .. }
-                | Refusal::IssueNotReady { .. }
-        ))
-    )
+fn major(version: &str) -> &str {
+    version.split('.').next().unwrap_or(version)
 }

@@ -1,6 +1,6 @@
 //! What the server does unasked: it forgets what is old.
 
-use std::{sync::Arc, time::Duration};
+use std::{sync::Weak, time::Duration};
 
 use toft_core::{
     id::IdGenerator,
@@ -13,7 +13,7 @@ use toft_core::{
 use toft_session::{engine::Engine, error::Error, session::random_ids};
 use tokio::time::sleep;
 
-use super::server_state::ServerState;
+use super::served_space::ServedSpace;
 
 /// A pause after something was forgotten: there may be more.
 const MORE: Duration = Duration::from_secs(10);
@@ -21,11 +21,13 @@ const MORE: Duration = Duration::from_secs(10);
 const NOTHING: Duration = Duration::from_secs(3_600);
 
 /// Forgets a little, and again.
-pub(super) async fn forget_again_and_again(state: Arc<ServerState>, retention: Retention) {
+pub(super) async fn forget_again_and_again(space: Weak<ServedSpace>, retention: Retention) {
     loop {
+        let Some(open) = space.upgrade() else { return };
         let kept = retention.clone();
-        let forgot = state.pool.run(move |engine| forget(engine, &kept)).await;
+        let forgot = open.pool.run(move |engine| forget(engine, &kept)).await;
         // What does not work now is tried the next time.
+        drop(open);
         let some = matches!(forgot, Ok(Ok(count)) if count > 0);
         sleep(if some { MORE } else { NOTHING }).await;
     }

@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::server_state::{AdmittedCall, ServerState, may_wait};
+use super::served_space::{AdmittedCall, ServedSpace, may_wait};
 
 /// Changes of other servers and of direct writers are looked for this often.
 const LOOK: Duration = Duration::from_millis(50);
@@ -104,7 +104,7 @@ fn group_of(call: &AdmittedCall) -> String {
 }
 
 /// Runs a call, and waits up to `wait` if it finds nothing.
-pub(super) async fn run(state: &ServerState, call: AdmittedCall, wait: Duration) -> VerbResult<Value> {
+pub(super) async fn run(state: &ServedSpace, call: AdmittedCall, wait: Duration) -> VerbResult<Value> {
     let (until, changes) = (Instant::now() + wait, state.changes());
     let done = state.run(call.clone()).await;
     if wait.is_zero() || !may_wait(&done) || state.draining() {
@@ -133,13 +133,15 @@ pub(super) async fn run(state: &ServerState, call: AdmittedCall, wait: Duration)
     done
 }
 
-/// Looks for changes, and answers claims that wait, for as long as the server runs.
-pub(super) async fn watch(state: Arc<ServerState>) {
-    let (mut changes, mut counted) = (state.changes(), None);
-    let mut again = Instant::now() + LOOK_AGAIN;
+/// Looks for changes, and answers claims that wait, for as long as the space is open.
+pub(super) async fn watch(space: Weak<ServedSpace>) {
+    let Some(mut changes) = space.upgrade().map(|state| state.changes()) else { return };
+    let (mut counted, mut again) = (None, Instant::now() + LOOK_AGAIN);
     loop {
+        let heard = timeout(LOOK, changes.changed()).await;
+        let Some(state) = space.upgrade() else { return };
         // Other servers and direct writers change the store, too.
-        let changed = match timeout(LOOK, changes.changed()).await {
+        let changed = match heard {
             Ok(_) => true,
             Err(_) => {
                 let now = state.pool.change_counter().await;
@@ -168,7 +170,7 @@ pub(super) async fn watch(state: Arc<ServerState>) {
     }
 }
 
-async fn serve_group(state: &Arc<ServerState>, key: &str) {
+async fn serve_group(state: &Arc<ServedSpace>, key: &str) {
     let Some(first) = state.waiting.first(key) else { return };
     if !is_promising(state, first).await {
         return;
@@ -197,7 +199,7 @@ async fn serve_group(state: &Arc<ServerState>, key: &str) {
 }
 
 /// Whether a claim of this group may find something. A claim of a named task is simply tried.
-async fn is_promising(state: &Arc<ServerState>, mut call: AdmittedCall) -> bool {
+async fn is_promising(state: &Arc<ServedSpace>, mut call: AdmittedCall) -> bool {
     let request = &call.sent.request;
     if call.call.name != "claim" || !request["id"].is_null() {
         return true;

@@ -55,6 +55,8 @@ impl PostgresStore {
     /// rows are moved to the space `aside` first; without one, existing rows are an error.
     pub fn load(&self, aside: Option<&str>, mut next: impl FnMut() -> Result<Vec<(String, String)>>) -> Result<()> {
         let mut wire = self.second_wire(BEGIN)?;
+        // Rows go to another space.
+        self.send(&mut wire, "SELECT set_config('toft.space', '', true)", &[])?;
         self.send(&mut wire, sql!("turn"), &kept![self.space()])?;
         let tables = self.tables(&mut wire)?;
         match aside {

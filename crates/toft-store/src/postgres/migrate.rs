@@ -21,6 +21,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (9, "people", include_str!("migrations/0009_people.sql")),
     (10, "landings", include_str!("migrations/0010_landings.sql")),
     (11, "tokens", include_str!("migrations/0011_tokens.sql")),
+    (12, "spaces", include_str!("migrations/0012_spaces.sql")),
 ];
 
 fn failed(address: &StoreAddress) -> impl Fn(WireError) -> StoreError {

@@ -32,7 +32,7 @@ mod wire;
 pub use health::ServerHealth;
 pub use migrate::SCHEMA_VERSION;
 pub use open::PostgresStore;
-pub use url::without_password;
+pub use url::{in_space, named_space, without_password};
 
 /// The text of a query only this engine has, by its file name.
 macro_rules! sql {

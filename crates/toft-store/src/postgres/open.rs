@@ -136,6 +136,13 @@ impl PostgresStore {
         &self.address.shown
     }
 
+    /// The space of the token with this digest, among all spaces of the schema.
+    pub fn space_of_token(&self, digest: &str) -> Result<Option<String>> {
+        let asked = kept![digest];
+        let rows = self.one("SELECT set_config('toft.digest', $1, true)", &asked, sql!("token_space"), &asked)?;
+        rows.first().map(|row| row.word(0).map(str::to_owned)).transpose()
+    }
+
     /// Stores a text under the hash of its content.
     pub fn keep_blob(&self, id: &str, text: &str) -> Result<()> {
         self.now(sql!("blob_put"), &kept![self.space(), id, text]).map(drop)

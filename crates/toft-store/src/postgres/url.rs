@@ -73,6 +73,20 @@ impl StoreAddress {
     }
 }
 
+/// The space that a URL names.
+pub fn named_space(url: &str) -> Option<&str> {
+    let (_, query) = url.split_once('?')?;
+    query.split('&').find_map(|pair| pair.strip_prefix("space="))
+}
+
+/// The URL of another space on the same server.
+pub fn in_space(url: &str, space: &str) -> String {
+    let (front, query) = url.split_once('?').unwrap_or((url, ""));
+    let others = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("space="));
+    let pairs: Vec<String> = others.map(str::to_owned).chain([format!("space={space}")]).collect();
+    format!("{front}?{}", pairs.join("&"))
+}
+
 /// An error with its causes.
 pub(super) fn reason(error: &dyn std::error::Error) -> String {
     match error.source() {
@@ -185,6 +199,14 @@ mod tests {
         ] {
             assert_eq!(mode(far), SslMode::Require, "{far}");
         }
+    }
+
+    #[test]
+    fn a_url_names_one_space() {
+        let url = "postgres://h/db?sslmode=require&space=a&schema=t";
+        assert_eq!((named_space(url), named_space("postgres://h/db")), (Some("a"), None));
+        assert_eq!(in_space(url, "b"), "postgres://h/db?sslmode=require&schema=t&space=b");
+        assert_eq!(in_space("postgres://h/db", "b"), "postgres://h/db?space=b");
     }
 
     #[test]

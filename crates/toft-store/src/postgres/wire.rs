@@ -104,6 +104,8 @@ impl Wire {
         let ms = |span: Duration| span.as_millis().to_string();
         let settings = [
             ("search_path", format!("\"{}\"", address.schema)),
+            // Rows of other spaces are hidden by the server, too.
+            ("toft.space", address.space.clone()),
             ("statement_timeout", ms(STATEMENT)),
             ("lock_timeout", ms(LOCK)),
             ("idle_in_transaction_session_timeout", ms(STATEMENT)),

@@ -1,0 +1,1 @@
+SELECT space FROM tokens WHERE digest = $1
