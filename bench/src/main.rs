@@ -5,6 +5,7 @@ mod fair;
 mod filters;
 mod ledger;
 mod scale;
+mod served;
 mod server;
 mod share;
 mod week;
@@ -38,7 +39,7 @@ fn main() {
         [] | ["long"] | ["quick"] => {}
         other => {
             panic!(
-                "toft-bench [quick|long|filters [long]|ledger [long]|workspaces [long]|agents [long]|share [long]|week|server [long] [bare|batches|renewals|sizes|filters|idle|many]...], not {other:?}"
+                "toft-bench [quick|long|filters [long]|ledger [long]|workspaces [long]|agents [long]|share [long]|week|server [long] [bare|served|batches|renewals|sizes|filters|idle|many]...], not {other:?}"
             )
         }
     }

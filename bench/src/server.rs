@@ -12,7 +12,7 @@ use std::{
 use toft::{ClaimQuery, Config, StoreLocation, Toft, flow::WorkflowPlan, id::TaskId, lease::Fence, verbs::renew};
 use toft_cluster::Cluster;
 
-use crate::filters;
+use crate::{filters, served::Served};
 
 /// What a bare claim and a bare finish are: one statement each, one row each.
 const BARE: &str = "\
@@ -38,6 +38,9 @@ pub(crate) fn run(words: &[&str]) {
     let bench = Bench::start();
     if wanted("bare") {
         bench.beside_bare(if long { 6 } else { 3 });
+    }
+    if wanted("served") {
+        bench.served(if long { 8 } else { 4 });
     }
     if wanted("batches") {
         bench.batches();
@@ -189,6 +192,25 @@ impl Bench {
             let theirs = self.bare(connections, seconds);
             let ours = self.cycles("beside", connections, seconds);
             println!("| {connections} | {ours:.0} | {theirs:.0} | {:.2} | ≥ 0.5 |", ours / theirs);
+        }
+    }
+
+    /// Through `toft serve`, one space, receipts on; and two spaces at once.
+    fn served(&self, seconds: u64) {
+        println!("| clients | served, pairs/s | p50 | p99 | server, CPU a pair | bare at 8, pairs/s | ratio | aim |");
+        println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+        self.fill("served", 190_000);
+        let store = format!("{}?schema=served&space=main", self.cluster.url());
+        let server = Served::start(&store, &[]);
+        for clients in [1, 8, 32, 256] {
+            self.cluster.psql(BARE_TABLE);
+            self.cluster.psql("VACUUM ANALYZE bare");
+            self.cluster.psql("CHECKPOINT");
+            let theirs = self.bare(8, seconds);
+            let before = server.cpu();
+            let (ours, p50, p99) = server.pairs(clients, seconds);
+            let cpu = (server.cpu() - before).as_micros() as f64 / (ours * (seconds + 1) as f64);
+            println!("| {clients} | {ours:.0} | {p50:.1?} | {p99:.1?} | {cpu:.0} µs | {theirs:.0} | {:.2} | ≥ 0.9 at 256 |", ours / theirs);
         }
     }
 

@@ -1,6 +1,14 @@
 //! What the stories share: a home of their own, real repositories, and the installed binary.
 
 pub mod agents;
+#[cfg(target_os = "linux")]
+pub mod far_faults;
+#[cfg(target_os = "linux")]
+pub mod far_history;
+#[cfg(target_os = "linux")]
+pub mod far_network;
+#[cfg(target_os = "linux")]
+pub mod far_work;
 pub mod fleet;
 #[cfg(unix)]
 pub mod forge;
@@ -118,7 +126,7 @@ impl Home {
     /// From now on every command asks a server of its own, which has this store, or a file.
     pub fn behind_a_server(&mut self, store: Option<&str>) {
         let file = self.path().join("fleet.db").display().to_string();
-        let server = FleetServer::start(self, store.unwrap_or(&file), &[]);
+        let server = FleetServer::start(self, store.unwrap_or(&file), &["--hold-from", "0"]);
         let secret = server.token(self, "fleet", "admin");
         self.set("TOFT_STORE", &server.url);
         self.set("TOFT_TOKEN", &secret);

@@ -47,6 +47,32 @@ pub trait Store: Send + Sync {
     fn forget(&self, what: RetentionKind, before: Timestamp, limit: usize) -> Result<usize>;
 }
 
+/// A space that one process holds in memory: transactions commit there, and are put down in groups. Nobody may be answered
+/// before the group is [`GroupEnd::Done`].
+pub trait GroupStore: Store {
+    /// Looks up together which of these operations were done before.
+    fn expect(&self, ops: &[OpId]) -> Result<()>;
+
+    /// Whether a verb asked for something that is not in memory since the last call: it has to run on the store itself.
+    fn went_outside(&self) -> bool;
+
+    /// Commits what was done since the last group. Unless that is [`GroupEnd::Done`], what is in memory counts no more.
+    fn put_down(&self) -> GroupEnd;
+}
+
+/// How a group ended.
+#[derive(Debug)]
+pub enum GroupEnd {
+    /// Everything in it is committed.
+    Done,
+    /// Something else was committed since the space was loaded; nothing of the group is.
+    Stale,
+    /// The connection was lost: all of it is committed, or nothing.
+    Unknown,
+    /// Nothing of it is committed.
+    Failed(StoreError),
+}
+
 /// Reads in a transaction of its own, and retries after a conflict.
 pub fn ask<T>(store: &dyn Store, question: impl Fn(&mut dyn StoreTx) -> Result<T>) -> Result<T> {
     loop {

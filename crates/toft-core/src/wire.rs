@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     agent::Role,
     lease::{Fence, Holder, Liveness, Processes},
+    refusal::Refusal,
     repository::Place,
     token::TokenRole,
     verbs::{Operation, Policy},
@@ -38,7 +39,42 @@ pub struct SentCall {
     pub request: Value,
 }
 
+/// The longest text by which something is found: databases keep an index of such texts.
+const LONGEST_KEY: usize = 512;
+/// Fields whose texts something is found by.
+const KEYS: [&str; 12] = [
+    "agent",
+    "capabilities",
+    "host",
+    "id",
+    "issue",
+    "key",
+    "labels",
+    "ledger",
+    "repository",
+    "requires",
+    "to",
+    "worktree",
+];
+/// The largest number of entries in a list of such texts.
+const MOST_KEYS: usize = 200;
+
 impl SentCall {
+    /// Refuses what no client of ours sends: a request that is no object, texts that no database keeps, keys that no index
+    /// holds.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let invalid = |field: &str, problem: &str| Refusal::Invalid { field: field.into(), problem: problem.into() };
+        if !self.request.is_object() {
+            return Err(invalid("request", "it has to be an object"));
+        }
+        let caller = serde_json::to_value(&self.caller).unwrap_or_default();
+        let op = self.op.as_ref().map(|op| serde_json::json!({ "id": op.id, "request": op.request }));
+        for (name, value) in [("request", &self.request), ("caller", &caller), ("op", &op.unwrap_or_default())] {
+            check_texts(name, value)?;
+        }
+        Ok(())
+    }
+
     /// No lease outlasts what the server allows, however it is asked for.
     pub fn limit(&mut self, server: &Policy) {
         let most = u64::try_from(server.cap.as_millis()).unwrap_or(u64::MAX);
@@ -47,6 +83,26 @@ impl SentCall {
                 self.request[name] = most.into();
             }
         }
+    }
+}
+
+/// Checks every text below a field.
+fn check_texts(field: &str, value: &Value) -> Result<(), Refusal> {
+    let invalid = |problem: String| Err(Refusal::Invalid { field: field.to_owned(), problem });
+    match value {
+        Value::String(text) if text.contains('\0') => invalid("a text has no zero byte".to_owned()),
+        Value::String(text) if KEYS.contains(&field) && text.len() > LONGEST_KEY => {
+            invalid(format!("it has more than {LONGEST_KEY} bytes"))
+        }
+        Value::Array(values) if KEYS.contains(&field) && values.len() > MOST_KEYS => {
+            invalid(format!("it has more than {MOST_KEYS} entries"))
+        }
+        Value::Array(values) => values.iter().try_for_each(|value| check_texts(field, value)),
+        Value::Object(fields) => fields.iter().try_for_each(|(name, value)| {
+            check_texts(field, &Value::String(name.clone()))?;
+            check_texts(name, value)
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ use toft_client::{RemoteStore, ServerAddress};
 use toft_core::{
     checkpoint::{Detail, INLINE_LIMIT},
     refusal::VerbError,
-    store::{Store, StoreError},
+    store::{GroupStore, Store, StoreError},
     verbs::{self, Caller, Verb},
 };
 use toft_store::SqliteStore;
@@ -177,6 +177,17 @@ impl Engine {
             Self::Server(store) => store.as_ref(),
             Self::Remote(store) => store.as_ref(),
         }
+    }
+
+    /// Takes the space into memory, if this kind of store allows it and the space has no more tasks than `most`.
+    pub fn hold(&self, most: usize) -> Result<Option<Box<dyn GroupStore + '_>>, StoreError> {
+        #[cfg(feature = "postgres")]
+        if let Self::Server(store) = self {
+            let held = toft_store::postgres::OwnedSpace::take(store, most)?;
+            return Ok(held.map(|held| Box::new(held) as Box<dyn GroupStore + '_>));
+        }
+        let _ = most;
+        Ok(None)
     }
 
     /// A value for a checkpoint. A large value is stored as a blob first.

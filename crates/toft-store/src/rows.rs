@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use toft_core::{
     agent::Agent,
@@ -126,7 +126,7 @@ impl<'r> Cells<'r> {
         let text = self.text()?;
         let row: T = serde_json::from_str(&text).map_err(|error| self.unreadable(error.to_string()))?;
         if let Some(unknown) = self.unknown {
-            unknown.keep(T::TABLE, row.key(), text);
+            unknown.keep(T::TABLE, row.key(), text, &row);
         }
         Ok(row)
     }
@@ -145,11 +145,11 @@ impl<'r> Cells<'r> {
     }
 
     /// A part of the row `key` that is stored as JSON.
-    fn part<T: DeserializeOwned>(&mut self, part: &'static str, key: &str) -> Result<Option<T>> {
+    fn part<T: Serialize + DeserializeOwned>(&mut self, part: &'static str, key: &str) -> Result<Option<T>> {
         let Some(text) = self.optional_text()? else { return Ok(None) };
-        let read = serde_json::from_str(&text).map_err(|error| self.unreadable(error.to_string()))?;
+        let read: T = serde_json::from_str(&text).map_err(|error| self.unreadable(error.to_string()))?;
         if let Some(unknown) = self.unknown {
-            unknown.keep(part, key.to_owned(), text);
+            unknown.keep(part, key.to_owned(), text, &read);
         }
         Ok(Some(read))
     }

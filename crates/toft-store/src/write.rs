@@ -157,6 +157,15 @@ fn task(execute: &mut Execute<'_>, unknown: &Unknown, row: &Task) -> Result<()> 
     })
 }
 
+/// The state of a task, also if it is not there yet.
+#[cfg(feature = "postgres")]
+pub(crate) fn whole_task_state(execute: &mut Execute<'_>, unknown: &Unknown, row: &Task) -> Result<()> {
+    let Task { id, workflow, state, .. } = row;
+    state_columns(id, state, unknown, |columns| {
+        execute(Query::task_state_put, &[&values![id.as_str(), workflow.as_str()], columns].concat())
+    })
+}
+
 fn task_state(execute: &mut Execute<'_>, unknown: &Unknown, id: &TaskId, state: &TaskState) -> Result<()> {
     state_columns(id, state, unknown, |columns| {
         execute(Query::task_state_set, &[&values![id.as_str()], columns].concat())

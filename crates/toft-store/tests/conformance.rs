@@ -1,5 +1,5 @@
 //! The conformance suite on memory, on a SQLite file, on SQLite with two connections, on PostgreSQL, and on
-//! PostgreSQL behind a pooler.
+//! PostgreSQL behind a pooler, and on a space of PostgreSQL that is held in memory.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::print_stderr, reason = "whoever skips a test is told")]
@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use toft_core::testing::{ManualClock, MemoryStore};
-use toft_store::{PostgresStore, SqliteStore, conformance::Pair, store_conformance};
+use toft_store::{PostgresStore, SqliteStore, conformance::Pair, postgres::OwnedSpace, store_conformance};
 
 fn memory() -> Option<Pair> {
     let clock = ManualClock::default();
@@ -41,6 +41,19 @@ fn postgres(server: Option<String>) -> Option<Pair> {
     Some(Pair { writer, reader, clock, keep: Box::new(()) })
 }
 
+/// A space that is held in memory by the writer; the reader sees what was put down.
+fn owned(server: Option<String>) -> Option<Pair> {
+    let server = server?;
+    let clock = ManualClock::default();
+    let schema = format!("o{}_{}", std::process::id(), std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos());
+    let url = format!("{server}?schema={schema}");
+    let open = || PostgresStore::create_with(&url, Arc::new(clock.clone())).unwrap();
+    // It lives as long as the test's process.
+    let store: &'static PostgresStore = Box::leak(Box::new(open()));
+    let writer = Arc::new(OwnedSpace::take(store, 1_000).unwrap().unwrap().one_by_one());
+    Some(Pair { writer, reader: Arc::new(open()), clock, keep: Box::new(()) })
+}
+
 /// The server to test against; without one the test is skipped on a developer's machine, and fails in CI.
 fn server(name: &str) -> Option<String> {
     let server = std::env::var(name).ok();
@@ -56,3 +69,4 @@ store_conformance!(sqlite, crate::sqlite_file());
 store_conformance!(sqlite_with_two_connections, crate::sqlite_two_connections());
 store_conformance!(postgres, crate::postgres(crate::server("TOFT_TEST_POSTGRES")));
 store_conformance!(postgres_behind_a_pooler, crate::postgres(crate::server("TOFT_TEST_PGBOUNCER")));
+store_conformance!(postgres_in_memory, crate::owned(crate::server("TOFT_TEST_POSTGRES")));

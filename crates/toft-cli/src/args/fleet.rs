@@ -23,6 +23,9 @@ pub(crate) struct Serve {
     /// Connections to the store
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     pub(crate) connections: usize,
+    /// Writes a second from which a space on PostgreSQL is held in memory
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    pub(crate) hold_from: u32,
 }
 
 /// Keep a token for a server; it is read from standard input.

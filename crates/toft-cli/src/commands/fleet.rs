@@ -32,6 +32,7 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
         listen: args.listen,
         tls: args.cert.clone().zip(args.key.clone()),
         connections: args.connections,
+        hold_from: args.hold_from,
         policy: located.policy.clone(),
         retention: located.retention.clone(),
     };

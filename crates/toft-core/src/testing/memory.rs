@@ -8,29 +8,15 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
-
 use super::now_at;
 use crate::{
-    agent::Agent,
-    change::{Change, Event, QueueEntry, Receipt, Write},
-    checkpoint::Checkpoint,
-    flow::{Attempt, Dependency, Task, TaskStatus, Template, Workflow},
-    gate::Gate,
-    id::{AgentId, GateId, LandingId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
-    landing::{Landing, Verdict},
-    lease::Lease,
-    message::{InboxItem, Message},
-    repository::{Repository, Scope, Worktree},
+    answer_from_tables,
+    change::{Change, Event, Receipt, Write},
+    id::OpId,
     retention::RetentionKind,
-    store::{
-        Access, EventQuery, LandingQuery, LeasesOf, QueueScan, Result, Store, StoreError, StoreTx, TaskQuery,
-        WorkflowQuery, WorkspaceQuery,
-    },
+    store::{Access, EventQuery, Result, Store, StoreError, StoreTx},
     tables::Tables,
     time::{Now, Timestamp, millis},
-    token::Token,
-    workspace::Workspace,
 };
 
 /// A clock that moves only on request.
@@ -114,64 +100,23 @@ struct MemoryTx<'a> {
     commits: &'a AtomicU64,
 }
 
-/// Forwards each query to the tables.
-macro_rules! as_the_tables_do {
-    ($(fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) -> $answer:ty;)*) => {
-        $(
-            fn $name(&mut self $(, $arg: $type)*) -> $answer {
-                self.tables.$name($($arg),*)
-            }
-        )*
-    };
-}
-
 impl StoreTx for MemoryTx<'_> {
-    as_the_tables_do! {
-        fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>>;
-        fn ids(&mut self, prefix: &str, limit: usize) -> Result<Vec<String>>;
-        fn repositories(&mut self) -> Result<Vec<Repository>>;
-        fn worktrees(&mut self, repository: &RepositoryId) -> Result<Vec<Worktree>>;
-        fn workflow(&mut self, id: &WorkflowId) -> Result<Option<Workflow>>;
-        fn workflows(&mut self, query: &WorkflowQuery) -> Result<Vec<Workflow>>;
-        fn workflow_of_issue(&mut self, issue: &str) -> Result<Option<Workflow>>;
-        fn ledger_pending(&mut self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>>;
-        fn progress(&mut self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>>;
-        fn has_unblocked(&mut self, workflow: &WorkflowId) -> Result<bool>;
-        fn task(&mut self, id: &TaskId) -> Result<Option<Task>>;
-        fn tasks(&mut self, query: &TaskQuery) -> Result<Vec<Task>>;
-        fn dependencies(&mut self, task: &TaskId) -> Result<Vec<(Dependency, Option<TaskStatus>)>>;
-        fn dependents(&mut self, on: &TaskId) -> Result<Vec<Dependency>>;
-        fn lease(&mut self, task: &TaskId) -> Result<Option<Lease>>;
-        fn leases(&mut self, of: &LeasesOf) -> Result<Vec<Lease>>;
-        fn newest_event_at(&mut self) -> Result<Option<Timestamp>>;
-        fn overdue(&mut self, wall: Timestamp, host: Option<&str>, limit: usize) -> Result<Vec<Lease>>;
-        fn attempts(&mut self, task: &TaskId) -> Result<Vec<Attempt>>;
-        fn checkpoints(&mut self, task: &TaskId, limit: usize) -> Result<Vec<Checkpoint>>;
-        fn state(&mut self, task: &TaskId, key: &str) -> Result<Option<Value>>;
-        fn states(&mut self, task: &TaskId) -> Result<Vec<(String, Value)>>;
-        fn agent(&mut self, id: &AgentId) -> Result<Option<Agent>>;
-        fn agent_named(&mut self, name: &str) -> Result<Option<Agent>>;
-        fn agents(&mut self) -> Result<Vec<Agent>>;
-        fn message(&mut self, id: &MessageId) -> Result<Option<Message>>;
-        fn inbox(&mut self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<InboxItem>>;
-        fn gates(&mut self, task: &TaskId) -> Result<Vec<Gate>>;
-        fn gate(&mut self, id: &GateId) -> Result<Option<Gate>>;
-        fn unopened_gates(&mut self, scope: &Scope, limit: usize) -> Result<Vec<Gate>>;
-        fn workspace(&mut self, id: &WorkspaceId) -> Result<Option<Workspace>>;
-        fn workspaces(&mut self, query: &WorkspaceQuery) -> Result<Vec<Workspace>>;
-        fn landing(&mut self, id: &LandingId) -> Result<Option<Landing>>;
-        fn landings(&mut self, query: &LandingQuery) -> Result<Vec<Landing>>;
-        fn verdict(&mut self, key: &str) -> Result<Option<Verdict>>;
-        fn flaky_verdicts(&mut self, repository: &RepositoryId) -> Result<Vec<Verdict>>;
-        fn token(&mut self, digest: &str) -> Result<Option<Token>>;
-        fn tokens(&mut self) -> Result<Vec<Token>>;
-        fn template(&mut self, name: &str, version: Option<u32>) -> Result<Option<Template>>;
-        fn templates(&mut self) -> Result<Vec<Template>>;
-        fn open_lanes(&mut self, scope: &Scope) -> Result<Vec<Workflow>>;
-        fn queued(&mut self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>>;
-        fn lanes(&mut self, prefixes: &[String], limit: usize) -> Result<Vec<String>>;
-        fn queue_entry(&mut self, task: &TaskId) -> Result<Option<QueueEntry>>;
-        fn events(&mut self, query: &EventQuery) -> Result<Vec<Event>>;
+    answer_from_tables!(self => self.tables);
+
+    fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>> {
+        self.tables.receipt(op)
+    }
+
+    fn ids(&mut self, prefix: &str, limit: usize) -> Result<Vec<String>> {
+        self.tables.ids(prefix, limit)
+    }
+
+    fn newest_event_at(&mut self) -> Result<Option<Timestamp>> {
+        self.tables.newest_event_at()
+    }
+
+    fn events(&mut self, query: &EventQuery) -> Result<Vec<Event>> {
+        self.tables.events(query)
     }
 
     fn now(&mut self) -> Result<Now> {

@@ -26,6 +26,9 @@ use crate::{
     time::Timestamp,
 };
 
+/// The highest number of tasks that one claim takes.
+const MOST_AT_ONCE: usize = 100;
+
 /// Claim work: a given task, the best task of a workflow, or the best task in scope.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ClaimRequest")]
@@ -301,7 +304,7 @@ impl Request {
     }
 
     fn wanted(&self) -> usize {
-        self.count.max(1)
+        self.count.clamp(1, MOST_AT_ONCE)
     }
 
     /// The filter for the tasks that an agent may claim.

@@ -21,6 +21,9 @@ use crate::{
     store::{Access, Prefetch},
 };
 
+/// The highest cost of an attempt: sums of costs stay numbers.
+const MOST_COST: f64 = 1e9;
+
 /// End a lease on a task.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FinishRequest")]
@@ -220,8 +223,8 @@ impl Request {
 
     fn check(&self) -> Result<(), Refusal> {
         let invalid = |field: &str, problem: &str| Refusal::Invalid { field: field.into(), problem: problem.into() };
-        if self.cost.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
-            return Err(invalid("cost", "a cost is a number, 0 or more"));
+        if self.cost.is_some_and(|cost| !(0.0..=MOST_COST).contains(&cost)) {
+            return Err(invalid("cost", "a cost is a number from 0 to a billion"));
         }
         let missing = match self.how {
             How::Handoff => "handoff needs a message for the next agent: add -m \"…\"",

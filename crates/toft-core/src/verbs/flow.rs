@@ -15,6 +15,7 @@ use crate::{
         end_lease, propagate, refresh_room, requeue, skip_pointless,
     },
     id::WorkflowId,
+    issue::ready::IssueReason,
     message::{Address, MessageKind},
     refusal::{Refusal, VerbResult},
     repository::Scope,
@@ -104,6 +105,12 @@ pub(super) fn build(
     }
     check_limits(plan.max_parallel, plan.budget)?;
     check_names(&plan.tasks)?;
+    if let Source::Issue { id, .. } = &source
+        && let Some(live) = work.tx.workflow_of_issue(id)?
+    {
+        let reasons = vec![IssueReason::Running { workflow: live.id.to_string() }];
+        return Err(Refusal::IssueNotReady { issue: id.clone(), reasons }.into());
+    }
     let status = match (plan.tasks.is_empty(), hold) {
         (true, _) => WorkflowStatus::Planning,
         (false, true) => WorkflowStatus::Ready,
@@ -410,6 +417,7 @@ pub struct Show {
     /// The workflow, by id or prefix.
     pub id: String,
     /// Maximum number of tasks; all if 0.
+    #[serde(default)]
     pub limit: usize,
 }
 

@@ -367,7 +367,8 @@ impl Verb for Told {
         let workflow = find::workflow(work, self.news.workflow.id.as_str())?;
         let same = !workflow.ledger_updated && news_of(work, workflow.clone())? == self.news;
         let detail = |workflow: &Workflow| {
-            let mut detail = self.noted.as_ref().map_or_else(|| serde_json::json!({}), |noted| noted.detail.clone());
+            let noted = self.noted.as_ref().map(|noted| noted.detail.clone()).filter(Value::is_object);
+            let mut detail = noted.unwrap_or_else(|| serde_json::json!({}));
             detail["workflow"] = workflow.id.as_str().into();
             detail["reason"] = self.news.workflow.reason.clone().into();
             detail

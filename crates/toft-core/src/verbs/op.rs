@@ -57,6 +57,10 @@ impl Verb for Remember {
         if work.tx.receipt(&self.op.id)?.is_some() {
             return Ok(());
         }
+        if work.op.as_ref() == Some(&self.op.id) {
+            let problem = "an operation cannot remember itself".to_owned();
+            return Err(Refusal::Invalid { field: "op".into(), problem }.into());
+        }
         let Operation { id: op, request } = self.op;
         let (actor, verb, outcome, at) = (work.actor.to_owned(), COMMAND.to_owned(), self.answer, work.now.wall);
         Ok(work.tx.write_derived(&[Write::Receipt(Receipt { op, actor, verb, request, outcome, at })])?)

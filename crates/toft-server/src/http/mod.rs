@@ -1,7 +1,7 @@
 //! toft over HTTP: verbs are sent, and run here.
 //!
 //! `routes.rs` has the paths; `server_state.rs` finds out who asks, and for which space; `served_space.rs` runs the verb on one of
-//! the stores of `pool.rs`; a claim that finds nothing waits in `waiting.rs`; `events.rs` streams the log; `openapi.rs` describes it all from the types.
+//! the stores of `pool.rs`, or hands it to `writer.rs`; a claim that finds nothing waits in `waiting.rs`; `events.rs` streams the log; `openapi.rs` describes it all from the types.
 
 mod answer;
 mod connections;
@@ -13,6 +13,7 @@ mod served_space;
 mod server_state;
 mod upkeep;
 mod waiting;
+mod writer;
 
 use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -37,6 +38,8 @@ pub struct ServeRules {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Connections to the store.
     pub connections: usize,
+    /// Writes a second from which a space on PostgreSQL is held in memory.
+    pub hold_from: u32,
     /// The settings of callers that bring none.
     pub policy: Policy,
     /// How long history is kept.

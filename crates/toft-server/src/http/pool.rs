@@ -55,14 +55,19 @@ impl StorePool {
         done.await.transpose()?.flatten().ok_or(busy)
     }
 
+    /// Asks the store on a connection that no request uses.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Engine) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let watch = self.watch.clone();
+        let asked = blocking::run(move || question(&watch.lock().unwrap_or_else(PoisonError::into_inner)));
+        asked.await.unwrap_or(Err(StoreError::Busy { waited_ms: 0, writer: None }))
+    }
+
     /// The number that changes with every commit.
     pub(super) async fn change_counter(&self) -> Option<u64> {
-        let watch = self.watch.clone();
-        let counted = blocking::run(move || {
-            let engine = watch.lock().unwrap_or_else(PoisonError::into_inner);
-            engine.store().change_counter().ok()
-        });
-        counted.await.flatten()
+        self.look(|engine| engine.store().change_counter()).await.ok()
     }
 }
 

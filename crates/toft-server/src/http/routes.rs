@@ -13,6 +13,7 @@ use axum::{
 use serde_json::{Map, Value, json};
 use toft_core::{
     refusal::VerbError,
+    store::Access,
     wire::{LONGEST_WAIT, PROTOCOL, SentCall, SentChanges, SentToken},
 };
 use toft_session::engine::Engine;
@@ -79,11 +80,15 @@ pub(super) fn router(state: Arc<ServerState>) -> Router {
     router.with_state(state)
 }
 
+/// Fields that are texts, also if they look like numbers.
+const TEXTS: [&str; 5] = ["id", "issue", "name", "search", "workflow"];
+
 /// A query as fields of a request: numbers and truth values are read as such; `repository` and `worktree` are the scope.
 fn from_query(query: &BTreeMap<String, String>) -> Map<String, Value> {
     let (mut fields, mut scope) = (Map::new(), Map::new());
     for (name, text) in query {
         let value = match text.as_str() {
+            text if TEXTS.contains(&name.as_str()) => text.into(),
             "true" => true.into(),
             "false" => false.into(),
             text => text.parse::<u64>().map_or_else(|_| text.into(), Value::from),
@@ -101,13 +106,13 @@ fn from_query(query: &BTreeMap<String, String>) -> Map<String, Value> {
 
 async fn ready(State(state): State<Arc<ServerState>>) -> Response {
     let answered = match state.first_space().await {
-        Ok(space) => space.pool.run(|engine| engine.store().change_counter()).await,
+        Ok(space) => space.pool.look(|engine| engine.store().begin(Access::Read)?.now()).await,
         Err(error) => Err(error),
     };
     match (state.draining(), answered) {
         (true, _) => plain(StatusCode::SERVICE_UNAVAILABLE, "this server is ending"),
-        (false, Ok(Ok(_))) => as_json(StatusCode::OK, &json!({ "ready": true, "waiting": state.waiting() })),
-        (false, Ok(Err(error)) | Err(error)) => failure(&error.into()),
+        (false, Ok(_)) => as_json(StatusCode::OK, &json!({ "ready": true, "waiting": state.waiting() })),
+        (false, Err(error)) => failure(&error.into()),
     }
 }
 
@@ -122,10 +127,20 @@ async fn verb(
         Ok(sent) => sent,
         Err(answer) => return answer,
     };
-    match serde_json::from_slice(if body.is_empty() { b"{}" } else { &body }) {
+    match read_call(if body.is_empty() { b"{}" } else { &body }) {
         Ok(sent) => run(&asker, &name, sent, wait_of(&query)).await,
         Err(error) => plain(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
     }
+}
+
+/// Reads a call. Its parts are objects: a list would be read as fields in order, which no check expects.
+fn read_call(body: &[u8]) -> Result<SentCall, String> {
+    let sent: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let Some(parts) = sent.as_object() else { return Err("it is no object".to_owned()) };
+    if let Some((name, _)) = parts.iter().find(|(name, part)| part.is_array() && *name != "request") {
+        return Err(format!("`{name}` is no object"));
+    }
+    serde_json::from_value(sent).map_err(|error| error.to_string())
 }
 
 /// Who sent a request, and what it says: only those who proved who they are can send one.
@@ -217,8 +232,13 @@ async fn event_stream(
     let mut request = from_query(&query);
     request.remove("after");
     let sent = SentCall { request: request.into(), ..SentCall::default() };
-    match space.admit(token, "log", sent) {
-        Ok(call) => events::stream(space, call, cursor).into_response(),
+    let call = match space.admit(token, "log", sent) {
+        Ok(call) => call,
+        Err(error) => return failure(&error),
+    };
+    // What is wrong with the question is said before the stream begins.
+    match space.run(call.clone()).await {
+        Ok(_) => events::stream(space, call, cursor).into_response(),
         Err(error) => failure(&error),
     }
 }

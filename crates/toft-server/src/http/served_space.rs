@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 use toft_core::{
     refusal::{Refusal, VerbError, VerbResult},
-    store::{self, Access, StoreError},
+    store::{self, Access, Store, StoreError},
     token::{Admitted, Token, TokenRole},
     verbs::{
         Caller, Policy,
@@ -23,7 +23,7 @@ use toft_core::{
 use toft_session::{engine::Engine, session::random_ids};
 use tokio::sync::watch;
 
-use super::{pool::StorePool, waiting::Waiting};
+use super::{pool::StorePool, waiting::Waiting, writer::SpaceWriter};
 
 /// How long a token that was looked up is believed: so long after it is revoked it may still be used.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -34,6 +34,8 @@ const REMEMBERED: usize = 10_000;
 pub(super) struct ServedSpace {
     pub(super) name: String,
     pub(super) pool: StorePool,
+    /// Who writes, if it is one for all.
+    writer: Option<SpaceWriter>,
     policy: Policy,
     tokens: Mutex<HashMap<String, (Token, Instant)>>,
     /// Another number after every change.
@@ -52,12 +54,19 @@ pub(super) struct AdmittedCall {
 }
 
 impl ServedSpace {
-    pub(super) fn new(name: &str, pool: StorePool, policy: Policy, draining: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(
+        name: &str,
+        pool: StorePool,
+        writer: Option<SpaceWriter>,
+        policy: Policy,
+        draining: Arc<AtomicBool>,
+    ) -> Self {
         // Another server, or this one before, counted from elsewhere.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64);
         Self {
             name: name.to_owned(),
             pool,
+            writer,
             policy,
             tokens: Mutex::default(),
             changes: watch::Sender::new(since),
@@ -107,6 +116,7 @@ impl ServedSpace {
             return Err(Refusal::NotFound { what: "verb".into(), text: name.to_owned() }.into());
         };
         let admitted = token.admit(name, &sent)?;
+        sent.check()?;
         sent.limit(&self.policy);
         if let Some(op) = sent.op.as_mut().filter(|op| op.request.is_empty()) {
             // Another request under the same id is another one, whatever its sender says.
@@ -118,7 +128,10 @@ impl ServedSpace {
     /// Runs an admitted call once.
     pub(super) async fn run(&self, call: AdmittedCall) -> VerbResult<Value> {
         let (policy, writes) = (self.policy.clone(), call.call.access == Access::Write);
-        let done = self.pool.run(move |engine| run_on(engine, &policy, call)).await?;
+        let done = match &self.writer {
+            Some(writer) if writes => writer.run(call).await,
+            _ => self.pool.run(move |engine| run_on(engine.store(), &policy, call)).await?,
+        };
         if writes && done.is_ok() {
             self.changed();
         }
@@ -153,7 +166,8 @@ fn look_up(engine: &Engine, digest: &str) -> Result<Option<Token>, StoreError> {
     })
 }
 
-fn run_on(engine: &Engine, server: &Policy, call: AdmittedCall) -> VerbResult<Value> {
+/// Runs an admitted call on a store.
+pub(super) fn run_on(store: &dyn Store, server: &Policy, call: AdmittedCall) -> VerbResult<Value> {
     let AdmittedCall { token, call, sent, admitted } = call;
     let SentCall { caller, op, request } = sent;
     let policy = caller.policy.as_ref().map_or_else(|| server.clone(), |policy| policy.within(server));
@@ -171,7 +185,7 @@ fn run_on(engine: &Engine, server: &Policy, call: AdmittedCall) -> VerbResult<Va
         token: Some(&token),
         op,
     };
-    (call.run)(engine.store(), &mut as_sent, request)
+    (call.run)(store, &mut as_sent, request)
 }
 
 /// Whether waiting may help.

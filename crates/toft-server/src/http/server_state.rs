@@ -15,10 +15,19 @@ use toft_core::{
     token::Token,
     wire::{PROTOCOL, PROTOCOL_HEADER, SPACE_HEADER},
 };
-use toft_session::error::Error;
+use toft_session::{
+    engine::{Engine, Home, Open},
+    error::Error,
+};
 use tokio::{runtime::Handle, time::sleep};
 
-use super::{ServeRules, pool::{StorePool, only_store}, served_space::ServedSpace, upkeep, waiting};
+use super::{
+    ServeRules,
+    pool::{StorePool, only_store},
+    served_space::ServedSpace,
+    upkeep, waiting,
+    writer::SpaceWriter,
+};
 use crate::blocking;
 
 /// The only space of a file, and the first of a PostgreSQL server.
@@ -64,22 +73,26 @@ impl From<StoreError> for NotTaken {
 impl ServerState {
     /// Opens the first space, so that a server without its store does not start.
     pub(super) fn open(rules: &ServeRules) -> Result<Self, Error> {
-        let state = Self {
-            rules: rules.clone(),
-            spaces: Mutex::default(),
-            homes: Mutex::default(),
-            draining: Arc::default(),
-        };
+        let state =
+            Self { rules: rules.clone(), spaces: Mutex::default(), homes: Mutex::default(), draining: Arc::default() };
         let first = state.open_space(FIRST_SPACE)?;
-        state.spaces.lock().unwrap_or_else(PoisonError::into_inner).insert(FIRST_SPACE.to_owned(), (first, Instant::now()));
+        state
+            .spaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(FIRST_SPACE.to_owned(), (first, Instant::now()));
         Ok(state)
     }
 
     fn open_space(&self, name: &str) -> Result<Arc<ServedSpace>, Error> {
-        let ServeRules { store, connections, policy, .. } = &self.rules;
+        let ServeRules { store, connections, policy, hold_from, .. } = &self.rules;
         let home = if store.holds_spaces() { store.in_space(name) } else { store.clone() };
         let pool = StorePool::open(&home, *connections)?;
-        Ok(Arc::new(ServedSpace::new(name, pool, policy.clone(), self.draining.clone())))
+        let writer = match &home {
+            Home::Server(_) => Some(SpaceWriter::start(Engine::open(&home, Open::Known)?, policy.clone(), *hold_from)),
+            Home::File(_) | Home::Remote(_) => None,
+        };
+        Ok(Arc::new(ServedSpace::new(name, pool, writer, policy.clone(), self.draining.clone())))
     }
 
     /// The space that was opened first; it answers what is about the server as a whole.

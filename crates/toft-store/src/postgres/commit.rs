@@ -11,10 +11,11 @@ use toft_core::{
     id::OpId,
     store::{Access, Result, StoreError},
 };
+use tokio_postgres::error::SqlState;
 
 use super::{
     migrate,
-    open::PATIENCE,
+    open::{BARRIER, PATIENCE},
     read_set::{AskedQuery, ReadSet},
     server_time::ServerTime,
     sql,
@@ -102,6 +103,10 @@ impl PostgresTx<'_> {
             Err(trouble @ WireError::Lost(_)) => {
                 self.open = false;
                 return self.resolve(&moment, Some(&trouble));
+            }
+            // It read under the lock: what is there twice is not another's row, and stays there.
+            Err(WireError::Refused { code, text }) if self.alone && code == SqlState::UNIQUE_VIOLATION => {
+                return Err(StoreError::Failed { doing: "write".into(), cause: text });
             }
             // The transaction is over, and its locks are let go; dropped, it is cleared away.
             Err(trouble) => return Err(self.troubled(&trouble)),
@@ -194,6 +199,7 @@ impl PostgresTx<'_> {
         for event in &self.reads.events {
             write::append(&mut execute, event)?;
         }
+        batch.push(self.store.of_space(sql!("version_move"), &[]));
         Ok(())
     }
 
@@ -233,8 +239,6 @@ impl PostgresTx<'_> {
         let space = self.store.space();
         let op = op.map(|op| op.as_str());
         let settings = wire.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
-        // A commit that waits for its standby: when it is through, so is everything before it.
-        let barrier = "SELECT pg_logical_emit_message(true, 'toft', '')::text";
         wire.take_warning();
         let answered = wire.send(&[
             (BEGIN, &[]),
@@ -242,7 +246,7 @@ impl PostgresTx<'_> {
             ("COMMIT", &[]),
             (BEGIN, &[]),
             (&settings, &[]),
-            (barrier, &[]),
+            (BARRIER, &[]),
             ("COMMIT", &[]),
             (BEGIN, &[]),
             (&settings, &[]),

@@ -14,9 +14,9 @@ use crate::value::{Value, kept};
 /// Number of rows per round trip.
 const BATCH: usize = 500;
 
-/// Tables whose first column is the space. Waiters belong to sessions, which a backup does not contain.
+/// Tables whose first column is the space. Waiters and versions belong to processes, which a backup does not contain.
 const TABLES: &str = "SELECT table_name FROM information_schema.columns \
-    WHERE table_schema = current_schema() AND column_name = 'space' AND table_name <> 'waiters' ORDER BY 1";
+    WHERE table_schema = current_schema() AND column_name = 'space' AND table_name NOT IN ('waiters', 'space_versions') ORDER BY 1";
 
 impl PostgresStore {
     /// Calls `take` with the table and the JSON of every row of this space, all from one snapshot. Returns the schema
@@ -58,6 +58,7 @@ impl PostgresStore {
         // Rows go to another space.
         self.send(&mut wire, "SELECT set_config('toft.space', '', true)", &[])?;
         self.send(&mut wire, sql!("turn"), &kept![self.space()])?;
+        self.send(&mut wire, sql!("version_move"), &kept![self.space()])?;
         let tables = self.tables(&mut wire)?;
         match aside {
             Some(aside) => {
@@ -120,7 +121,7 @@ impl PostgresStore {
     }
 
     /// A separate connection in a transaction. Closing it without a commit changes nothing.
-    fn second_wire(&self, begin: &str) -> Result<Wire> {
+    pub(super) fn second_wire(&self, begin: &str) -> Result<Wire> {
         let mut wire = self.another_wire()?;
         self.send(&mut wire, begin, &[])?;
         if let Some(settings) = wire.local_settings.clone() {
@@ -130,7 +131,7 @@ impl PostgresStore {
         Ok(wire)
     }
 
-    fn send(&self, wire: &mut Wire, text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
+    pub(super) fn send(&self, wire: &mut Wire, text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
         match wire.send(&[(text, values)]) {
             Ok(mut answers) => Ok(answers.pop().unwrap_or_default()),
             Err(WireError::Refused { text, .. }) => {

@@ -21,6 +21,7 @@ mod local;
 mod migrate;
 mod notifier;
 mod open;
+mod owned;
 mod prefetch;
 mod quote;
 mod read_set;
@@ -32,12 +33,13 @@ mod wire;
 pub use health::ServerHealth;
 pub use migrate::SCHEMA_VERSION;
 pub use open::PostgresStore;
+pub use owned::OwnedSpace;
 pub use url::{in_space, named_space, without_password};
 
 /// The text of a query only this engine has, by its file name.
 macro_rules! sql {
     ($name:literal) => {
-        include_str!(concat!("queries/", $name, ".sql"))
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres/queries/", $name, ".sql"))
     };
 }
 use sql;

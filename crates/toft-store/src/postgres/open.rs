@@ -23,7 +23,7 @@ use super::{
     sql,
     tx::PostgresTx,
     url::StoreAddress,
-    wire::{BEGIN, Statement, Wire, WireError, WireRow, only_number},
+    wire::{BEGIN, Send, Statement, Wire, WireError, WireRow, only_number},
 };
 use crate::{
     clock::{MachineClock, TimeSource},
@@ -73,6 +73,9 @@ struct RetryState {
     times: u32,
     cause: String,
 }
+
+/// A commit that waits for its standby: when it is through, so is everything before it.
+pub(super) const BARRIER: &str = "SELECT pg_logical_emit_message(true, 'toft', '')::text";
 
 impl PostgresStore {
     /// Opens an existing store.
@@ -139,7 +142,7 @@ impl PostgresStore {
     /// The space of the token with this digest, among all spaces of the schema.
     pub fn space_of_token(&self, digest: &str) -> Result<Option<String>> {
         let asked = kept![digest];
-        let rows = self.one("SELECT set_config('toft.digest', $1, true)", &asked, sql!("token_space"), &asked)?;
+        let rows = self.one(&[("SELECT set_config('toft.digest', $1, true)", &asked)], sql!("token_space"), &asked)?;
         rows.first().map(|row| row.word(0).map(str::to_owned)).transpose()
     }
 
@@ -156,26 +159,31 @@ impl PostgresStore {
 
     /// Runs one statement in a transaction of its own; it may run twice.
     pub(super) fn now(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
-        self.one("SELECT 1", &[], text, values)
+        self.one(&[], text, values)
     }
 
     /// The same, under the lock of the writers.
     fn in_turn(&self, text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
-        self.one(sql!("turn"), &kept![self.space()], text, values)
+        let space = kept![self.space()];
+        self.one(&[(sql!("turn"), &space), (sql!("version_move"), &space)], text, values)
     }
 
-    fn one(&self, first: &str, with: &[Value<'_>], text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
+    fn one(&self, first: &[Send<'_>], text: &str, values: &[Value<'_>]) -> Result<Vec<WireRow>> {
         let mut wire = self.lock();
         loop {
             self.connect(&mut wire)?;
             let Some(open) = wire.as_mut() else { continue };
             let settings = open.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
             let known = kept![migrate::SCHEMA_VERSION];
-            let guard = (sql!("schema_stands"), known.as_slice());
-            match open.send(&[(BEGIN, &[]), (&settings, &[]), (first, with), guard, (text, values), ("COMMIT", &[])]) {
+            let mut batch: Vec<Send<'_>> = vec![(BEGIN, &[]), (&settings, &[])];
+            batch.extend(first);
+            batch.extend([(sql!("schema_stands"), known.as_slice()), (text, values)]);
+            let asked = batch.len() - 1;
+            batch.push(("COMMIT", &[]));
+            match open.send(&batch) {
                 Ok(mut answers) => {
                     self.clear_retries();
-                    return Ok(answers.swap_remove(4));
+                    return Ok(answers.swap_remove(asked));
                 }
                 Err(trouble) => {
                     open.end_transaction(false);
@@ -307,6 +315,40 @@ impl PostgresStore {
             }
             thread::sleep(jitter(pause));
             pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    /// The connection, opened if it is not.
+    pub(super) fn open_wire(&self) -> Result<MutexGuard<'_, Option<Wire>>> {
+        let mut wire = self.lock();
+        self.connect(&mut wire)?;
+        Ok(wire)
+    }
+
+    /// Commits nothing, and waits until a standby that has to have it has it: then it has everything before it, too.
+    pub(super) fn wait_for_standby(&self) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let mut wire = self.open_wire()?;
+            let Some(open) = wire.as_mut() else { continue };
+            open.take_warning();
+            let settings = open.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
+            let sent = open.send(&[(BEGIN, &[]), (&settings, &[]), (BARRIER, &[]), ("COMMIT", &[])]);
+            let warned = open.take_warning();
+            match sent {
+                Ok(_) if !warned => return Ok(()),
+                Ok(_) => {}
+                Err(trouble) => match self.judge(&mut wire, &trouble) {
+                    StoreError::Conflict => {}
+                    error => return Err(error),
+                },
+            }
+            drop(wire);
+            if Instant::now() > until {
+                let cause = "its standby does not answer".to_owned();
+                return Err(StoreError::Unreachable { server: self.address.shown.clone(), cause });
+            }
+            self.pause()?;
         }
     }
 

@@ -7,14 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toft_core::{
     change::{Event, Write},
-    flow::{Dependency, Task, TaskStatus, Workflow},
-    id::{
-        AgentId, CheckpointId, GateId, LandingId, LeaseId, MessageId, OpId, RepositoryId, TaskId, WorkflowId,
-        WorkspaceId,
-    },
+    flow::{Task, TaskStatus, Workflow},
+    id::{LeaseId, OpId, TaskId, WorkflowId},
     lease::Lease,
     store::{QueueKey, Result},
-    tables::Tables,
+    tables::{RowKey, Tables},
 };
 
 use crate::{
@@ -55,62 +52,6 @@ pub(super) struct Candidate {
 pub(super) struct QueueRange {
     pub(super) lanes: Vec<String>,
     pub(super) key: QueueKey,
-}
-
-/// The key of one row.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum RowKey {
-    Repository(RepositoryId),
-    Worktree(RepositoryId, String),
-    Workflow(WorkflowId),
-    Task(TaskId),
-    TaskState(TaskId),
-    Dependency(Dependency),
-    Lease(TaskId),
-    Attempt(TaskId, u64),
-    Checkpoint(CheckpointId),
-    State(TaskId, String),
-    Agent(AgentId),
-    Message(MessageId),
-    Delivery(String, MessageId),
-    Gate(GateId),
-    Workspace(WorkspaceId),
-    Landing(LandingId),
-    Verdict(String),
-    Token(String),
-    Template(String, u32),
-    Queue(TaskId),
-    Receipt(OpId),
-}
-
-impl RowKey {
-    fn of(write: &Write) -> Self {
-        match write {
-            Write::Repository(row) => Self::Repository(row.id.clone()),
-            Write::Worktree(row) => Self::Worktree(row.repository.clone(), row.name.clone()),
-            Write::Workflow(row) => Self::Workflow(row.id.clone()),
-            Write::Task(row) => Self::Task(row.id.clone()),
-            Write::TaskState(id, _) => Self::TaskState(id.clone()),
-            Write::Dependency(row) | Write::DropDependency(row) => Self::Dependency(row.clone()),
-            Write::Lease(row) | Write::RenewLease(row) => Self::Lease(row.task.clone()),
-            Write::DropLease(task) => Self::Lease(task.clone()),
-            Write::Attempt(row) => Self::Attempt(row.task.clone(), row.fence),
-            Write::Checkpoint(row) => Self::Checkpoint(row.id.clone()),
-            Write::State(task, key, _) => Self::State(task.clone(), key.clone()),
-            Write::Agent(row) => Self::Agent(row.id.clone()),
-            Write::Message(row) => Self::Message(row.id.clone()),
-            Write::Delivery(row) => Self::Delivery(row.recipient.clone(), row.message.clone()),
-            Write::Gate(row) => Self::Gate(row.id.clone()),
-            Write::Workspace(row) => Self::Workspace(row.id.clone()),
-            Write::Landing(row) => Self::Landing(row.id.clone()),
-            Write::Verdict(row) => Self::Verdict(row.key.clone()),
-            Write::Token(row) => Self::Token(row.digest.clone()),
-            Write::Template(row) => Self::Template(row.name.clone(), row.version),
-            Write::Queue(row) => Self::Queue(row.task.clone()),
-            Write::DropQueue(task) => Self::Queue(task.clone()),
-            Write::Receipt(row) => Self::Receipt(row.op.clone()),
-        }
-    }
 }
 
 #[derive(Default)]
@@ -160,20 +101,21 @@ impl ReadSet {
         // What was only seen in the queue gives way to what was asked for.
         if fresh && (!self.tables.tasks.contains_key(&task.id) || self.candidates.contains_key(&task.id)) {
             self.stored.insert(task.id.clone(), (task.workflow.clone(), task.state.status));
-            self.tables.tasks.insert(task.id.clone(), task);
+            self.tables.set(&RowKey::Task(task.id.clone()), Some(Write::Task(task)));
         }
     }
 
     pub(super) fn take_lease(&mut self, lease: Lease) {
         if self.fresh(&RowKey::Lease(lease.task.clone())) && !self.tables.leases.contains_key(&lease.task) {
             self.leased.insert(lease.task.clone(), lease.fence.id.clone());
-            self.tables.leases.insert(lease.task.clone(), lease);
+            self.tables.set(&RowKey::Lease(lease.task.clone()), Some(Write::Lease(lease)));
         }
     }
 
     pub(super) fn take_workflow(&mut self, workflow: Workflow) {
-        if self.fresh(&RowKey::Workflow(workflow.id.clone())) {
-            self.tables.workflows.entry(workflow.id.clone()).or_insert(workflow);
+        let key = RowKey::Workflow(workflow.id.clone());
+        if self.fresh(&key) && !self.tables.workflows.contains_key(&workflow.id) {
+            self.tables.set(&key, Some(Write::Workflow(workflow)));
         }
     }
 
@@ -289,53 +231,57 @@ impl ReadSet {
 
     /// The rows to write at commit: each row once, in its current state.
     pub(super) fn writes(&self) -> Vec<Write> {
-        let t = &self.tables;
         let mut writes = Vec::new();
         for key in &self.touched {
             match key {
-                RowKey::Repository(id) => writes.extend(t.repositories.get(id).cloned().map(Write::Repository)),
-                RowKey::Worktree(id, name) => {
-                    writes.extend(t.worktrees.get(&(id.clone(), name.clone())).cloned().map(Write::Worktree));
-                }
-                RowKey::Workflow(id) => writes.extend(t.workflows.get(id).cloned().map(Write::Workflow)),
-                RowKey::Task(id) => writes.extend(t.tasks.get(id).cloned().map(Write::Task)),
                 RowKey::TaskState(id) if self.touched.contains(&RowKey::Task(id.clone())) => {}
-                RowKey::TaskState(id) => {
-                    writes.extend(t.tasks.get(id).map(|task| Write::TaskState(id.clone(), task.state.clone())));
-                }
-                RowKey::Dependency(row) if t.dependencies.contains(row) => writes.push(Write::Dependency(row.clone())),
-                RowKey::Dependency(row) => writes.push(Write::DropDependency(row.clone())),
                 RowKey::Lease(task) => self.lease(task, &mut writes),
-                RowKey::Attempt(task, fence) => {
-                    writes.extend(t.attempts.get(&(task.clone(), *fence)).cloned().map(Write::Attempt));
-                }
-                RowKey::Checkpoint(id) => writes.extend(t.checkpoints.get(id).cloned().map(Write::Checkpoint)),
-                RowKey::State(task, key) => {
-                    let value = t.states.get(&(task.clone(), key.clone())).cloned();
-                    writes.extend(value.map(|value| Write::State(task.clone(), key.clone(), value)));
-                }
-                RowKey::Agent(id) => writes.extend(t.agents.get(id).cloned().map(Write::Agent)),
-                RowKey::Message(id) => writes.extend(t.messages.get(id).cloned().map(Write::Message)),
-                RowKey::Delivery(recipient, message) => {
-                    let row = t.deliveries.get(&(recipient.clone(), message.clone())).cloned();
-                    writes.extend(row.map(Write::Delivery));
-                }
-                RowKey::Gate(id) => writes.extend(t.gates.iter().find(|gate| gate.id == *id).cloned().map(Write::Gate)),
-                RowKey::Workspace(id) => writes.extend(t.workspaces.get(id).cloned().map(Write::Workspace)),
-                RowKey::Landing(id) => writes.extend(t.landings.get(id).cloned().map(Write::Landing)),
-                RowKey::Token(digest) => writes.extend(t.tokens.get(digest).cloned().map(Write::Token)),
-                RowKey::Verdict(key) => writes.extend(t.verdicts.get(key).cloned().map(Write::Verdict)),
-                RowKey::Template(name, version) => {
-                    writes.extend(t.templates.get(&(name.clone(), *version)).cloned().map(Write::Template));
-                }
-                RowKey::Queue(task) => match t.queue.get(task) {
-                    Some(entry) => writes.push(Write::Queue(entry.clone())),
-                    None => writes.push(Write::DropQueue(task.clone())),
-                },
-                RowKey::Receipt(op) => writes.extend(t.receipts.get(op).cloned().map(Write::Receipt)),
+                key => writes.extend(self.tables.row(key).or_else(|| match key {
+                    RowKey::Dependency(row) => Some(Write::DropDependency(row.clone())),
+                    RowKey::Queue(task) => Some(Write::DropQueue(task.clone())),
+                    _ => None,
+                })),
             }
         }
         writes
+    }
+
+    /// Takes a row back to what it was before a write, and whether it had been written before that.
+    pub(super) fn take_back(&mut self, key: &RowKey, was: Option<Write>, touched: bool) {
+        if was.is_none()
+            && let RowKey::Workflow(id) = key
+        {
+            self.made.remove(id);
+        }
+        self.tables.set(key, was);
+        if !touched {
+            self.touched.remove(key);
+        }
+    }
+
+    /// Whether a row was written.
+    pub(super) fn is_touched(&self, key: &RowKey) -> bool {
+        self.touched.contains(key)
+    }
+
+    /// From now on the rows as they are here are those of the server.
+    pub(super) fn settle(&mut self) {
+        for key in std::mem::take(&mut self.touched) {
+            match key {
+                RowKey::Task(id) | RowKey::TaskState(id) => match self.tables.tasks.get(&id) {
+                    Some(task) => drop(self.stored.insert(id, (task.workflow.clone(), task.state.status))),
+                    None => drop(self.stored.remove(&id)),
+                },
+                RowKey::Lease(task) => match self.tables.leases.get(&task) {
+                    Some(lease) => drop(self.leased.insert(task, lease.fence.id.clone())),
+                    None => drop(self.leased.remove(&task)),
+                },
+                _ => {}
+            }
+        }
+        self.events.clear();
+        self.made.clear();
+        self.tables.receipts.clear();
     }
 
     /// The write for the same lease if it is renewed; otherwise a new lease replaces the one on the server.

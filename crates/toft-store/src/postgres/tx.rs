@@ -564,7 +564,7 @@ impl StoreTx for PostgresTx<'_> {
         };
         let limit = i64::try_from(query.limit).ok().filter(|limit| *limit > 0);
         let scope = (repository(&query.scope), &query.scope.worktree);
-        let mut values = kept![query.after, scope.0, scope.1, limit].to_vec();
+        let mut values = kept![query.after.min(i64::MAX as u64), scope.0, scope.1, limit].to_vec();
         values.extend(query.entity.as_ref().map(Bind::bind));
         let mut events = self.look("events", text.postgres(), &values, rows::event)?;
         if query.newest {

@@ -474,7 +474,7 @@ impl StoreTx for SqliteTx<'_> {
     }
 
     fn events(&mut self, query: &EventQuery) -> Result<Vec<Event>> {
-        let (after, limit) = (query.after as i64, limit(query.limit));
+        let (after, limit) = (i64::try_from(query.after).unwrap_or(i64::MAX), limit(query.limit));
         let scope = [&repository(&query.scope) as &dyn ToSql, &query.scope.worktree];
         let mut values: Vec<&dyn ToSql> = vec![&after, scope[0], scope[1], &limit];
         let text = match (&query.entity, query.newest) {

@@ -28,6 +28,7 @@ pub struct List {
     #[serde(default)]
     pub all: bool,
     /// Maximum number of rows; all if 0.
+    #[serde(default)]
     pub limit: usize,
 }
 

@@ -1,6 +1,13 @@
 -- A server finds the space of a token by its digest.
 CREATE UNIQUE INDEX tokens_by_digest ON tokens (digest);
 
+-- Moves with every commit in a space that a server holds in memory, so that the server sees whether what it holds is still true.
+-- A space that no server ever held has no row, and its commits have nothing to do here.
+CREATE TABLE space_versions (
+    space   word PRIMARY KEY,
+    version bigint NOT NULL
+) WITH (fillfactor = 50);
+
 -- Every statement names its space. Should one not, a session still sees no other space than the one it says it is for.
 -- A session that says nothing (psql, an upgrade) sees them all.
 DO $$

@@ -3,15 +3,20 @@
 //! This is the reference for the queries in [`crate::store::StoreTx`]: the memory store consists of it, and a remote
 //! store also answers from it, once it has fetched the rows that a query needs.
 
+mod answer;
+mod index;
+mod row;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use serde_json::Value as Json;
 use serde_json::Value;
 
 use crate::{
     agent::{Agent, AgentState},
-    change::{Event, QueueEntry, Receipt, Write},
+    change::{Event, QueueEntry, Receipt},
     checkpoint::Checkpoint,
-    flow::{Attempt, Dependency, IssueState, Task, TaskStatus, Template, Workflow},
+    flow::{Attempt, Dependency, DependencyKind, IssueState, Task, TaskStatus, Template, Workflow},
     gate::Gate,
     id::{AgentId, CheckpointId, GateId, LandingId, MessageId, OpId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     landing::{Landing, Verdict},
@@ -20,15 +25,18 @@ use crate::{
     repository::{Place, Repository, Scope, Worktree},
     retention::RetentionKind,
     store::{
-        EventQuery, LandingQuery, LeasesOf, QueueKey, QueueScan, Result, StoreError, TaskQuery, WorkflowQuery,
-        WorkspaceQuery,
+        EventQuery, LandingQuery, LeasesOf, QueueKey, QueueScan, Result, TaskQuery, WorkflowQuery, WorkspaceQuery,
     },
     time::Timestamp,
     token::Token,
     workspace::Workspace,
 };
 
-/// Rows of every kind.
+pub use row::RowKey;
+
+use index::Indexes;
+
+/// Rows of every kind. They are changed with [`Tables::write`] and [`Tables::set`], which keep the indexes true.
 #[derive(Clone, Default)]
 pub struct Tables {
     pub repositories: BTreeMap<RepositoryId, Repository>,
@@ -43,7 +51,7 @@ pub struct Tables {
     pub agents: BTreeMap<AgentId, Agent>,
     pub messages: BTreeMap<MessageId, Message>,
     pub deliveries: BTreeMap<(String, MessageId), Delivery>,
-    pub gates: Vec<Gate>,
+    pub gates: BTreeMap<GateId, Gate>,
     pub workspaces: BTreeMap<WorkspaceId, Workspace>,
     pub landings: BTreeMap<LandingId, Landing>,
     pub verdicts: BTreeMap<String, Verdict>,
@@ -53,6 +61,7 @@ pub struct Tables {
     pub queue: BTreeMap<TaskId, QueueEntry>,
     pub receipts: BTreeMap<OpId, Receipt>,
     pub events: Vec<Event>,
+    indexes: Indexes,
 }
 
 fn limited<T>(rows: impl Iterator<Item = T>, limit: usize) -> Vec<T> {
@@ -60,70 +69,6 @@ fn limited<T>(rows: impl Iterator<Item = T>, limit: usize) -> Vec<T> {
 }
 
 impl Tables {
-    /// Writes or deletes a row.
-    pub fn write(&mut self, write: &Write) -> Result<()> {
-        let t = self;
-        match write.clone() {
-            Write::Repository(row) => drop(t.repositories.insert(row.id.clone(), row)),
-            Write::Worktree(row) => drop(t.worktrees.insert((row.repository.clone(), row.name.clone()), row)),
-            Write::Workflow(row) => drop(t.workflows.insert(row.id.clone(), row)),
-            Write::Task(row) => drop(t.tasks.insert(row.id.clone(), row)),
-            Write::TaskState(id, state) => {
-                if let Some(task) = t.tasks.get_mut(&id) {
-                    task.state = state;
-                }
-            }
-            Write::Dependency(row) => drop(t.dependencies.insert(row)),
-            Write::DropDependency(row) => drop(t.dependencies.remove(&row)),
-            Write::Lease(row) => {
-                if t.leases.contains_key(&row.task) {
-                    return Err(StoreError::Failed { doing: "lease".into(), cause: format!("{} is leased", row.task) });
-                }
-                t.leases.insert(row.task.clone(), row);
-            }
-            Write::RenewLease(row) => {
-                if let Some(known) = t.leases.get_mut(&row.task).filter(|known| known.fence == row.fence) {
-                    *known = row;
-                }
-            }
-            Write::DropLease(id) => drop(t.leases.remove(&id)),
-            Write::Attempt(row) => drop(t.attempts.insert((row.task.clone(), row.fence), row)),
-            Write::Checkpoint(row) => drop(t.checkpoints.insert(row.id.clone(), row)),
-            Write::State(task, key, value) => drop(t.states.insert((task, key), value)),
-            Write::Agent(row) => {
-                if t.agents.values().any(|known| known.name == row.name && known.id != row.id) {
-                    return Err(StoreError::Failed {
-                        doing: "name an agent".into(),
-                        cause: "the name is taken".into(),
-                    });
-                }
-                t.agents.insert(row.id.clone(), row);
-            }
-            Write::Message(row) => drop(t.messages.insert(row.id.clone(), row)),
-            Write::Delivery(row) => {
-                drop(t.deliveries.insert((row.recipient.clone(), row.message.clone()), row));
-            }
-            Write::Gate(row) => match t.gates.iter_mut().find(|gate| gate.id == row.id) {
-                Some(known) => *known = row,
-                None => t.gates.push(row),
-            },
-            Write::Workspace(row) => drop(t.workspaces.insert(row.id.clone(), row)),
-            Write::Landing(row) => drop(t.landings.insert(row.id.clone(), row)),
-            Write::Verdict(row) => drop(t.verdicts.insert(row.key.clone(), row)),
-            Write::Token(row) => drop(t.tokens.insert(row.digest.clone(), row)),
-            Write::Template(row) => drop(t.templates.insert((row.name.clone(), row.version), row)),
-            Write::Queue(row) => drop(t.queue.insert(row.task.clone(), row)),
-            Write::DropQueue(id) => drop(t.queue.remove(&id)),
-            Write::Receipt(row) => {
-                if t.receipts.contains_key(&row.op) {
-                    return Err(StoreError::Failed { doing: "answer".into(), cause: "it was answered before".into() });
-                }
-                t.receipts.insert(row.op.clone(), row);
-            }
-        }
-        Ok(())
-    }
-
     pub fn receipt(&self, op: &OpId) -> Result<Option<Receipt>> {
         Ok(self.receipts.get(op).cloned())
     }
@@ -136,7 +81,7 @@ impl Tables {
             .map(ToString::to_string)
             .chain(t.workflows.keys().map(ToString::to_string))
             .chain(t.agents.keys().map(ToString::to_string))
-            .chain(t.gates.iter().map(|gate| gate.id.to_string()))
+            .chain(t.gates.keys().map(ToString::to_string))
             .chain(t.workspaces.keys().map(ToString::to_string))
             .chain(t.landings.keys().map(ToString::to_string))
             .filter(|id| id.starts_with(prefix))
@@ -171,9 +116,8 @@ impl Tables {
     }
 
     pub fn workflow_of_issue(&self, issue: &str) -> Result<Option<Workflow>> {
-        let live =
-            |workflow: &&Workflow| workflow.issue() == Some(issue) && workflow.issue_state() == Some(IssueState::Live);
-        Ok(self.workflows.values().find(live).cloned())
+        let of_issue = self.indexes.workflows_of_issue(issue).filter_map(|id| self.workflows.get(id));
+        Ok(of_issue.into_iter().find(|workflow| workflow.issue_state() == Some(IssueState::Live)).cloned())
     }
 
     pub fn ledger_pending(&self, repository: Option<&RepositoryId>, limit: usize) -> Result<Vec<Workflow>> {
@@ -183,17 +127,11 @@ impl Tables {
     }
 
     pub fn progress(&self, workflow: &WorkflowId) -> Result<Vec<(TaskStatus, u64)>> {
-        let mut counts = BTreeMap::new();
-        for task in self.tasks.values().filter(|task| task.workflow == *workflow) {
-            *counts.entry(task.state.status).or_default() += 1;
-        }
-        Ok(counts.into_iter().collect())
+        Ok(self.indexes.progress(workflow))
     }
 
     pub fn has_unblocked(&self, workflow: &WorkflowId) -> Result<bool> {
-        Ok(self.tasks.values().any(|task| {
-            task.workflow == *workflow && task.state.status == TaskStatus::Pending && task.state.open_blockers == 0
-        }))
+        Ok(self.indexes.has_unblocked(workflow))
     }
 
     pub fn task(&self, id: &TaskId) -> Result<Option<Task>> {
@@ -201,14 +139,17 @@ impl Tables {
     }
 
     pub fn tasks(&self, query: &TaskQuery) -> Result<Vec<Task>> {
-        let mut rows: Vec<_> = self
-            .tasks
-            .values()
-            .filter(|task| query.workflow.as_ref().is_none_or(|id| task.workflow == *id))
-            .filter(|task| query.scope.covers(&task.place))
-            .filter(|task| query.statuses.is_empty() || query.statuses.contains(&task.state.status))
-            .cloned()
-            .collect();
+        let fits = |task: &&Task| {
+            query.scope.covers(&task.place)
+                && (query.statuses.is_empty() || query.statuses.contains(&task.state.status))
+        };
+        let mut rows: Vec<_> = match &query.workflow {
+            Some(id) => {
+                let of_workflow = self.indexes.tasks_of_workflow(id).filter_map(|id| self.tasks.get(id));
+                of_workflow.filter(fits).cloned().collect()
+            }
+            None => self.tasks.values().filter(fits).cloned().collect(),
+        };
         if query.workflow.is_some() {
             rows.sort_by(|a, b| (a.order, &a.id).cmp(&(b.order, &b.id)));
         } else {
@@ -219,11 +160,13 @@ impl Tables {
 
     pub fn dependencies(&self, task: &TaskId) -> Result<Vec<(Dependency, Option<TaskStatus>)>> {
         let status = |id: &TaskId| self.tasks.get(id).map(|task| task.state.status);
-        Ok(self.dependencies.iter().filter(|row| row.task == *task).map(|row| (row.clone(), status(&row.on))).collect())
+        let first = Dependency { task: task.clone(), on: TaskId::known(""), kind: DependencyKind::Blocks };
+        let of_task = self.dependencies.range(first..).take_while(|row| row.task == *task);
+        Ok(of_task.map(|row| (row.clone(), status(&row.on))).collect())
     }
 
     pub fn dependents(&self, on: &TaskId) -> Result<Vec<Dependency>> {
-        Ok(self.dependencies.iter().filter(|row| row.on == *on).cloned().collect())
+        Ok(self.indexes.dependents(on).cloned().collect())
     }
 
     pub fn lease(&self, task: &TaskId) -> Result<Option<Lease>> {
@@ -253,13 +196,12 @@ impl Tables {
     }
 
     pub fn attempts(&self, task: &TaskId) -> Result<Vec<Attempt>> {
-        Ok(self.attempts.values().filter(|row| row.task == *task).cloned().collect())
+        Ok(self.attempts.range((task.clone(), 0)..=(task.clone(), u64::MAX)).map(|(_, row)| row.clone()).collect())
     }
 
     pub fn checkpoints(&self, task: &TaskId, limit: usize) -> Result<Vec<Checkpoint>> {
-        let mut rows: Vec<_> = self.checkpoints.values().filter(|row| row.task == *task).cloned().collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(row.seq));
-        Ok(limited(rows.into_iter(), limit))
+        let newest_first = self.indexes.checkpoints_of(task).filter_map(|id| self.checkpoints.get(id));
+        Ok(limited(newest_first.cloned(), limit))
     }
 
     pub fn state(&self, task: &TaskId, key: &str) -> Result<Option<Value>> {
@@ -267,7 +209,7 @@ impl Tables {
     }
 
     pub fn states(&self, task: &TaskId) -> Result<Vec<(String, Value)>> {
-        let mine = self.states.iter().filter(|((id, _), _)| id == task);
+        let mine = self.states.range((task.clone(), String::new())..).take_while(|((id, _), _)| id == task);
         Ok(mine.map(|((_, key), value)| (key.clone(), value.clone())).collect())
     }
 
@@ -276,7 +218,7 @@ impl Tables {
     }
 
     pub fn agent_named(&self, name: &str) -> Result<Option<Agent>> {
-        Ok(self.agents.values().find(|agent| agent.name == name).cloned())
+        Ok(self.indexes.agent_named(name).and_then(|id| self.agents.get(id)).cloned())
     }
 
     pub fn agents(&self) -> Result<Vec<Agent>> {
@@ -292,8 +234,10 @@ impl Tables {
     pub fn inbox(&self, recipient: &str, unread_only: bool, limit: usize) -> Result<Vec<InboxItem>> {
         let mut mine: Vec<_> = self
             .deliveries
-            .values()
-            .filter(|row| row.recipient == recipient && (!unread_only || row.state == DeliveryState::Queued))
+            .range((recipient.to_owned(), MessageId::known(""))..)
+            .take_while(|((to, _), _)| to == recipient)
+            .map(|(_, row)| row)
+            .filter(|row| !unread_only || row.state == DeliveryState::Queued)
             .collect();
         mine.sort_by(|a, b| a.rank.cmp(&b.rank));
         let letters = mine.into_iter().filter_map(|delivery| {
@@ -306,18 +250,18 @@ impl Tables {
     }
 
     pub fn gates(&self, task: &TaskId) -> Result<Vec<Gate>> {
-        let mut rows: Vec<_> = self.gates.iter().filter(|row| row.task == *task).cloned().collect();
+        let mut rows: Vec<_> = self.indexes.gates_of(task).filter_map(|id| self.gates.get(id)).cloned().collect();
         rows.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
         Ok(rows)
     }
 
     pub fn gate(&self, id: &GateId) -> Result<Option<Gate>> {
-        Ok(self.gates.iter().find(|gate| gate.id == *id).cloned())
+        Ok(self.gates.get(id).cloned())
     }
 
     pub fn unopened_gates(&self, scope: &Scope, limit: usize) -> Result<Vec<Gate>> {
         let mut rows: Vec<_> =
-            self.gates.iter().filter(|row| row.asks() && scope.covers(&row.place)).cloned().collect();
+            self.gates.values().filter(|row| row.asks() && scope.covers(&row.place)).cloned().collect();
         rows.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
         Ok(limited(rows.into_iter(), limit))
     }
@@ -380,10 +324,9 @@ impl Tables {
     }
 
     pub fn open_lanes(&self, scope: &Scope) -> Result<Vec<Workflow>> {
-        let fits = |row: &&Workflow| {
-            row.lane_open() && scope.repository.as_ref().is_none_or(|id| row.repositories.contains(id))
-        };
-        Ok(self.workflows.values().filter(fits).cloned().collect())
+        let fits = |row: &&Workflow| scope.repository.as_ref().is_none_or(|id| row.repositories.contains(id));
+        let open = self.indexes.open_lanes().filter_map(|id| self.workflows.get(id));
+        Ok(open.filter(fits).cloned().collect())
     }
 
     pub fn queued(&self, scan: &QueueScan<'_>) -> Result<Vec<(QueueEntry, Task)>> {
@@ -394,24 +337,18 @@ impl Tables {
             QueueKey::Worktree(name) => row.worktree.as_ref() == Some(name),
             QueueKey::Label(label) => row.labels.contains(label),
         };
-        let mut rows: Vec<_> = self
-            .queue
-            .values()
-            .filter(|row| lanes.contains(&row.lane) && row.rank.as_str() > after)
-            .filter(|row| upto.is_none_or(|upto| row.rank.as_str() < upto) && under(row))
-            .cloned()
-            .collect();
-        rows.sort_by(|a, b| a.rank.cmp(&b.rank));
-        let tasks = &self.tasks;
-        Ok(limited(rows.into_iter().filter_map(|row| tasks.get(&row.task).cloned().map(|task| (row, task))), limit))
+        let mut rows: Vec<(&QueueEntry, &Task)> = Vec::new();
+        for lane in lanes {
+            let ranked = self.indexes.ranked(lane, after, upto).filter_map(|id| self.queue.get(id));
+            let found = ranked.filter(|row| under(row)).filter_map(|row| Some((row, self.tasks.get(&row.task)?)));
+            rows.extend(found.take(if limit == 0 { usize::MAX } else { limit }));
+        }
+        rows.sort_by(|a, b| a.0.rank.cmp(&b.0.rank));
+        Ok(limited(rows.into_iter().map(|(row, task)| (row.clone(), task.clone())), limit))
     }
 
     pub fn lanes(&self, prefixes: &[String], limit: usize) -> Result<Vec<String>> {
-        let known: BTreeSet<&String> = self.queue.values().map(|row| &row.lane).collect();
-        let under = |prefix: &String| {
-            let found = known.iter().filter(|lane| lane.starts_with(prefix.as_str()));
-            limited(found.map(|lane| (*lane).clone()), limit)
-        };
+        let under = |prefix: &String| limited(self.indexes.lanes(prefix).cloned(), limit);
         let lanes: BTreeSet<String> = prefixes.iter().flat_map(under).collect();
         Ok(lanes.into_iter().collect())
     }
@@ -500,6 +437,7 @@ impl Tables {
             }
             RetentionKind::Receipts => self.receipts.retain(|_, row| !goes(row.at < before)),
         }
+        self.index_again();
         limit - left
     }
 }

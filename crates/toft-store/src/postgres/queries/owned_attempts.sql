@@ -1,0 +1,3 @@
+SELECT task, fence, lease, agent, repository, worktree, started, ended, result, reason, cost, report
+FROM attempts
+WHERE space = $1

@@ -1,0 +1,1 @@
+SELECT task, target, kind FROM dependencies WHERE space = $1

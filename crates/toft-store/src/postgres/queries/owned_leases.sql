@@ -1,0 +1,3 @@
+SELECT task, workflow, repository, agent, fence, lease, acquired, ttl, cap, renewed, epoch, tick, check_at, holder, seen
+FROM leases
+WHERE space = $1

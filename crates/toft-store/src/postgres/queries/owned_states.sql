@@ -1,0 +1,1 @@
+SELECT task, key, value FROM states WHERE space = $1

@@ -1,0 +1,1 @@
+SELECT op, actor, verb, request, outcome, at FROM receipts WHERE space = $1 AND op = ANY (CAST($2 AS text[]))

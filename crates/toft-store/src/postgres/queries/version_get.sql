@@ -1,0 +1,1 @@
+SELECT version FROM space_versions WHERE space = $1
