@@ -210,7 +210,10 @@ impl Bench {
             let before = server.cpu();
             let (ours, p50, p99) = server.pairs(clients, seconds);
             let cpu = (server.cpu() - before).as_micros() as f64 / (ours * (seconds + 1) as f64);
-            println!("| {clients} | {ours:.0} | {p50:.1?} | {p99:.1?} | {cpu:.0} µs | {theirs:.0} | {:.2} | ≥ 0.9 at 256 |", ours / theirs);
+            println!(
+                "| {clients} | {ours:.0} | {p50:.1?} | {p99:.1?} | {cpu:.0} µs | {theirs:.0} | {:.2} | ≥ 0.9 at 256 |",
+                ours / theirs
+            );
         }
     }
 

@@ -1,7 +1,7 @@
 //! A toft server of a story.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     path::Path,
     process::{Child, Stdio},
@@ -87,8 +87,14 @@ pub struct Wire {
 impl Wire {
     /// Connects.
     pub fn to(server: &FleetServer) -> Self {
-        let address = server.url.trim_start_matches("http://");
-        Self { stream: BufReader::new(TcpStream::connect(address).unwrap()) }
+        Self::connect(server.url.trim_start_matches("http://"), None).unwrap()
+    }
+
+    /// Connects, and waits for each answer for this long.
+    pub fn connect(address: &str, patience: Option<Duration>) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(patience)?;
+        Ok(Self { stream: BufReader::new(stream) })
     }
 
     /// Sends a verb; returns the status and the answer.
@@ -96,19 +102,29 @@ impl Wire {
         self.send("POST", &format!("/v1/verbs/{name}"), token, &body.to_string())
     }
 
-    /// Sends a request; returns the status and the answer.
+    /// Sends a request; returns the status and the answer, or 0 if the server closed the connection instead.
     pub fn send(&mut self, method: &str, path: &str, token: &str, body: &str) -> (u16, Value) {
+        match self.try_send(method, path, token, body) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => (0, Value::Null),
+            answered => answered.unwrap(),
+        }
+    }
+
+    /// Sends a request over a connection that may break; then it is of no more use.
+    pub fn try_send(&mut self, method: &str, path: &str, token: &str, body: &str) -> io::Result<(u16, Value)> {
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: here\r\nauthorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        self.stream.get_mut().write_all(request.as_bytes()).unwrap();
+        self.stream.get_mut().write_all(request.as_bytes())?;
         let (mut line, mut length) = (String::new(), 0);
-        self.stream.read_line(&mut line).unwrap();
+        self.stream.read_line(&mut line)?;
         let status = line.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
         loop {
             line.clear();
-            self.stream.read_line(&mut line).unwrap();
+            if self.stream.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             if line.trim().is_empty() {
                 break;
             }
@@ -117,7 +133,7 @@ impl Wire {
             }
         }
         let mut body = vec![0; length];
-        self.stream.read_exact(&mut body).unwrap();
-        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+        self.stream.read_exact(&mut body)?;
+        Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
     }
 }

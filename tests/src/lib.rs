@@ -10,6 +10,7 @@ pub mod far_network;
 #[cfg(target_os = "linux")]
 pub mod far_work;
 pub mod fleet;
+pub mod fleet_work;
 #[cfg(unix)]
 pub mod forge;
 pub mod issues;

@@ -79,7 +79,8 @@ fn tell() {
     let home = Home::new();
     let store = new_store_on(&cluster.url());
     let schema = store.rsplit_once("schema=").unwrap().1.to_owned();
-    let servers = PORTS.map(|port| FleetServer::listen(&home, &store, &format!("127.0.0.1:{port}"), &["--hold-from", "0"]));
+    let servers =
+        PORTS.map(|port| FleetServer::listen(&home, &store, &format!("127.0.0.1:{port}"), &["--hold-from", "0"]));
     let token = servers[0].token(&home, "far", "worker");
     let planner = servers[0].token(&home, "plan", "planner");
     let places: Vec<Place> = (0..PLACES).map(|number| Place::new(number).unwrap()).collect();

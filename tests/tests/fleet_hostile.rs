@@ -71,8 +71,7 @@ fn what_a_worker_sends_does_not_end_the_server_or_take_it_from_others() {
         let workflow = &flows["outcome"][0];
         let workflow = if workflow["workflow"].is_object() { &workflow["workflow"] } else { workflow };
         for detail in [json!([]), json!(7), json!("x"), Value::Null] {
-            let told =
-                json!({ "epics": [], "news": { "workflow": workflow }, "noted": { "issue": "tf-1", "detail": detail } });
+            let told = json!({ "epics": [], "news": { "workflow": workflow }, "noted": { "issue": "tf-1", "detail": detail } });
             let (status, said) = target.wire().verb(&target.worker, "issue.told", &json!({ "request": told }));
             assert!(status < 500 && status != 0, "{status} {said}");
         }
@@ -120,7 +119,8 @@ fn a_list_in_place_of_an_object_passes_by_no_check() {
 #[test]
 fn texts_that_no_database_keeps_are_refused_before_anything_is_written() {
     for target in targets() {
-        let long: String = (0..3_000_u32).map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 27) as u8 % 26)).collect();
+        let long: String =
+            (0..3_000_u32).map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 27) as u8 % 26)).collect();
         for bad in ["a\0b", long.as_str()] {
             let mut labelled = plan(1);
             labelled["plan"]["tasks"][0]["labels"] = json!([bad]);

@@ -227,7 +227,10 @@ fn queries(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<Str
         wrong.extend(expected.difference(&files).map(|name| format!("{engine}/queries/{name}.sql is missing")));
     }
     let (here, there) = (stems(&store.join("sqlite/migrations"))?, stems(&store.join("postgres/migrations"))?);
-    wrong.extend(here.symmetric_difference(&there).map(|name| format!("migration {name} is not in both engines")));
+    wrong.extend(here.difference(&there).map(|name| format!("migration {name} is not in both engines")));
+    // A server has spaces, a file does not.
+    let only_there = there.difference(&here).filter(|name| *name != "0012_spaces");
+    wrong.extend(only_there.map(|name| format!("migration {name} is not in both engines")));
     Ok(())
 }
 

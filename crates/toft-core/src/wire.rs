@@ -204,7 +204,6 @@ pub struct SentChanges {
 pub struct SentToken {
     pub name: String,
     pub role: TokenRole,
-    /// The space that it is for.
     pub space: String,
 }
 

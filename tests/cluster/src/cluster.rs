@@ -188,6 +188,26 @@ impl Cluster {
         is_ours
     }
 
+    /// Kills the server as [`kill_server`](Self::kill_server) does and deletes its files: the disk is lost.
+    ///
+    /// # Panics
+    ///
+    /// If a process or a file stays.
+    pub fn destroy(&self) {
+        self.kill_server();
+        fs::remove_dir_all(self.data()).expect("the files are ours");
+    }
+
+    /// Where its files are.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Where its socket is.
+    pub(crate) fn sockets(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Tells a standby to become the primary, without waiting.
     pub(crate) fn promote(&self) {
         run(&self.folder, "pg_ctl promote --no-wait -D data");

@@ -64,6 +64,15 @@ impl Pair {
         start.elapsed()
     }
 
+    /// Kills the standby: from here on no commit is confirmed.
+    ///
+    /// # Panics
+    ///
+    /// If a process stays.
+    pub fn lose_standby(&self) {
+        self.standby.kill_server();
+    }
+
     /// Puts a new standby in the dead primary's place, on its port, and waits until commits are synchronous again, so
     /// that the next [`fail_over`](Self::fail_over) can come.
     ///

@@ -16,13 +16,18 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// Looks again and again until `done`, for half a minute at most; returns whether it came about.
-pub(crate) fn wait_until(mut done: impl FnMut() -> bool) -> bool {
+pub(crate) fn wait_until(done: impl FnMut() -> bool) -> bool {
+    wait_within(Duration::from_secs(30), Duration::from_millis(5), done)
+}
+
+/// The same with another limit, and a longer pause between two looks that cost more.
+pub(crate) fn wait_within(limit: Duration, pause: Duration, mut done: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !done() {
-        if start.elapsed() > Duration::from_secs(30) {
+        if start.elapsed() > limit {
             return false;
         }
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(pause);
     }
     true
 }
@@ -60,15 +65,21 @@ pub(crate) fn command(folder: &TempDir, program: &Path) -> Command {
 }
 
 /// Runs one of PostgreSQL's programs in `folder`, for a minute at most. Returns what it printed, or its complaint.
-fn try_run(folder: &TempDir, words: &[&str]) -> Result<String, String> {
+pub(crate) fn try_run(folder: &TempDir, words: &[&str]) -> Result<String, String> {
+    try_program(folder, &program(words[0]), &words[1..])
+}
+
+/// Runs a program in `folder`, for a minute at most. Returns what it printed, or its complaint.
+pub(crate) fn try_program(folder: &TempDir, program: &Path, words: &[&str]) -> Result<String, String> {
     let mut timeout = command(folder, Path::new("timeout"));
-    timeout.args(["--kill-after=5", "60"]).arg(program(words[0])).args(&words[1..]);
-    let output = timeout.output().map_err(|error| format!("{words:?}: {error}"))?;
+    timeout.args(["--kill-after=5", "60"]).arg(program).args(words);
+    let line = format!("{} {words:?}", program.display());
+    let output = timeout.output().map_err(|error| format!("{line}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{words:?}: {}\n{complaint}", output.status))
+    Err(format!("{line}: {}\n{complaint}", output.status))
 }
 
 /// Runs one of PostgreSQL's programs, given as words with spaces between, and panics if it fails.
@@ -87,12 +98,22 @@ pub(crate) fn psql(folder: &TempDir, port: u16, database: &str, sql: &str) -> Re
 /// A new folder that belongs to the servers' user and that everyone may enter.
 pub(crate) fn fresh_folder() -> TempDir {
     let folder = TempDir::with_prefix("toft-").expect("no folder for temporary files");
-    fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("the folder is ours");
+    give_to_servers(folder.path(), 0o755);
+    folder
+}
+
+/// Makes an empty folder for a server's data.
+pub(crate) fn make_data_folder(path: &Path) {
+    fs::create_dir(path).expect("no room for a folder");
+    give_to_servers(path, 0o700);
+}
+
+fn give_to_servers(folder: &Path, mode: u32) {
+    fs::set_permissions(folder, Permissions::from_mode(mode)).expect("the folder is ours");
     if is_root() {
-        let chown = Command::new("chown").arg("postgres:").arg(folder.path()).status();
+        let chown = Command::new("chown").arg("postgres:").arg(folder).status();
         assert!(chown.is_ok_and(|status| status.success()), "there is no user postgres");
     }
-    folder
 }
 
 /// A loopback port that was free a moment ago.
@@ -147,20 +168,7 @@ impl Daemon {
     /// Ends the server and all its children with no chance to tidy up, and waits until they are gone. Their shared
     /// memory goes too, as it would with the machine. Returns whether all of them went.
     pub(crate) fn kill(&self) -> bool {
-        let family = self.pid().map(halted_family).unwrap_or_default();
-        let memory: BTreeSet<_> = family.iter().flat_map(|&pid| shared_memory(pid)).collect();
-        for &pid in &family {
-            send(pid, Signal::SIGKILL);
-        }
-        let is_gone = |&pid: &Pid| stat(pid).is_none_or(|(state, _)| state == 'Z');
-        let all_gone = wait_until(|| family.iter().all(is_gone));
-        for (number, name) in memory {
-            let _ = if name.starts_with("/dev/shm") {
-                fs::remove_file(name)
-            } else {
-                Command::new("ipcrm").args(["-m", &number]).status().map(drop)
-            };
-        }
+        let all_gone = self.pid().is_none_or(kill_family);
         // Our own child may be a `runuser`, which halted along with the server.
         let mut child = self.child();
         all_gone && child.kill().and_then(|()| child.wait()).is_ok()
@@ -196,6 +204,26 @@ fn children(parent: Pid) -> Vec<Pid> {
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw));
     let is_child = |&pid: &Pid| stat(pid).is_some_and(|(_, its_parent)| its_parent == parent);
     pids.filter(is_child).collect()
+}
+
+/// Kills a server and all its children, and waits until they are gone. Their shared memory goes too. Returns whether
+/// all of them went.
+pub(crate) fn kill_family(server: Pid) -> bool {
+    let family = halted_family(server);
+    let memory: BTreeSet<_> = family.iter().flat_map(|&pid| shared_memory(pid)).collect();
+    for &pid in &family {
+        send(pid, Signal::SIGKILL);
+    }
+    let is_gone = |&pid: &Pid| stat(pid).is_none_or(|(state, _)| state == 'Z');
+    let all_gone = wait_until(|| family.iter().all(is_gone));
+    for (number, name) in memory {
+        let _ = if name.starts_with("/dev/shm") {
+            fs::remove_file(name)
+        } else {
+            Command::new("ipcrm").args(["-m", &number]).status().map(drop)
+        };
+    }
+    all_gone
 }
 
 /// Halts a server with all its children, and lists the children and, last, itself. A halted server starts no more

@@ -133,6 +133,10 @@ impl<'e> WriteLoop<'e> {
 
     fn run_singly(&self, writes: Vec<PendingWrite>) {
         for PendingWrite { call, answer } in writes {
+            // Who gave up while the store was away asks again.
+            if answer.is_closed() {
+                continue;
+            }
             // Who does not wait any longer asks again with the same operation.
             let _ = answer.send(run_on(self.engine.store(), &self.policy, call));
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use toft_core::{
-    change::Write,
+    change::{Receipt, Write},
     id::OpId,
     store::{Access, Result, StoreError},
 };
@@ -20,7 +20,7 @@ use super::{
     server_time::ServerTime,
     sql,
     tx::PostgresTx,
-    wire::{BEGIN, Statement, WireError, only_number},
+    wire::{BEGIN, Send, Statement, WireError, only_number},
 };
 use crate::{
     query::Query,
@@ -230,6 +230,24 @@ impl PostgresTx<'_> {
             Some(op) => StoreError::OutcomeUnknown { op: op.to_string() },
             None => StoreError::Failed { doing: "commit".into(), cause: "the connection was lost".into() },
         })
+    }
+
+    /// The answer of an operation that was done before. Whoever did it may not have been told, because the standby did not have
+    /// it yet: it is not passed on before the standby has it.
+    pub(super) fn stand_by(&mut self, receipt: Receipt) -> Result<Receipt> {
+        let Some(wire) = self.wire.as_mut() else { return Err(StoreError::Conflict) };
+        let settings = wire.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());
+        let mut batch: Vec<Send<'_>> = if self.open { vec![("ROLLBACK", &[])] } else { Vec::new() };
+        batch.extend([(BEGIN, &[][..]), (&settings, &[]), (BARRIER, &[]), ("COMMIT", &[])]);
+        wire.take_warning();
+        let sent = wire.send(&batch);
+        let warned = wire.take_warning();
+        self.open = false;
+        match sent {
+            Ok(_) if !warned => Ok(receipt),
+            Ok(_) => Err(self.troubled(&WireError::Lost("the standby does not answer".into()))),
+            Err(trouble) => Err(self.troubled(&trouble)),
+        }
     }
 
     /// Whether it was committed; `None` while the lost transaction still runs.

@@ -285,7 +285,7 @@ impl StoreTx for PostgresTx<'_> {
 
     fn receipt(&mut self, op: &OpId) -> Result<Option<Receipt>> {
         self.ask("receipts", Query::receipt_get, &kept![op.as_str()], load_receipt)?;
-        self.reads.tables.receipt(op)
+        self.reads.tables.receipt(op)?.map(|receipt| self.stand_by(receipt)).transpose()
     }
 
     fn ids(&mut self, prefix: &str, limit: usize) -> Result<Vec<String>> {

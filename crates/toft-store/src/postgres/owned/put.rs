@@ -53,6 +53,7 @@ impl GroupStore for OwnedSpace<'_> {
                 state.version += 1;
             }
             state.reads.settle();
+            state.new_ops.clear();
             state.taken_lanes.clear();
         }
         end
