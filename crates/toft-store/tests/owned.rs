@@ -79,7 +79,7 @@ fn groups_of_random_verbs_answer_as_the_memory_store_does_and_are_on_the_server_
         let random = next();
         let bytes: Bytes = random[..6].try_into().unwrap();
         // What looks into the log of others is not in memory.
-        if random[6] % 8 == 0 || matches!(bytes[0] % 32, 30) {
+        if random[6].is_multiple_of(8) || bytes[0] % 32 == 30 {
             assert!(matches!(held.0.put_down(), GroupEnd::Done), "TOFT_PLAY_SEED={seed}, move {n}");
         }
         let (expected, found) = (memory.step(bytes), other.step(bytes));

@@ -1,6 +1,7 @@
 //! What queries look rows up by.
 
 use std::{
+    borrow::Borrow,
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
 };
@@ -50,10 +51,10 @@ fn drop_from<K: Ord, V: Ord>(index: &mut Under<K, V>, key: &K, value: &V) {
     }
 }
 
-fn all<'i, K: Ord, Q: Ord + ?Sized, V>(index: &'i Under<K, V>, key: &Q) -> impl DoubleEndedIterator<Item = &'i V>
-where
-    K: std::borrow::Borrow<Q>,
-{
+fn all<'i, K: Ord + Borrow<Q>, Q: Ord + ?Sized, V>(
+    index: &'i Under<K, V>,
+    key: &Q,
+) -> impl DoubleEndedIterator<Item = &'i V> {
     index.get(key).into_iter().flatten()
 }
 

@@ -128,12 +128,9 @@ impl OwnedSpace<'_> {
         for row in reads.writes() {
             match &row {
                 // The whole state, as rows of one statement.
-                Write::TaskState(id, task_state) => match reads.tables.tasks.get(id) {
-                    Some(task) => write::whole_task_state(&mut execute, &state.unknown, task)?,
-                    None => {
-                        write::put(&mut execute, &state.unknown, &Write::TaskState(id.clone(), task_state.clone()))?
-                    }
-                },
+                Write::TaskState(id, _) if let Some(task) = reads.tables.tasks.get(id) => {
+                    write::whole_task_state(&mut execute, &state.unknown, task)?;
+                }
                 row => write::put(&mut execute, &state.unknown, row)?,
             }
         }
