@@ -23,6 +23,11 @@ fn timed<T>(what: &str, step: impl FnOnce() -> T) -> T {
     result
 }
 
+/// The same address for the one who may do everything.
+fn as_superuser(url: &str) -> String {
+    url.replace("toft@", "postgres@")
+}
+
 fn soon(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -63,7 +68,14 @@ fn keeps_what_was_committed_over_a_crash() {
     for n in 1..=3 {
         cluster.psql(&format!("insert into kept values ({n})"));
         let mut session = Command::new("psql")
-            .args(["-Xq", &cluster.url(), "-c", "insert into kept values (-1)", "-c", "select pg_sleep(60)"])
+            .args([
+                "-Xq",
+                &as_superuser(&cluster.url()),
+                "-c",
+                "insert into kept values (-1)",
+                "-c",
+                "select pg_sleep(60)",
+            ])
             .args(["--single-transaction"])
             .stderr(Stdio::null())
             .spawn()
@@ -90,7 +102,7 @@ fn kills_one_session() {
     let cluster = Cluster::start();
     assert!(!cluster.kill_a_backend());
     let mut session = Command::new("psql")
-        .args(["-Xq", &cluster.url(), "-c", "select pg_sleep(60)"])
+        .args(["-Xq", &as_superuser(&cluster.url()), "-c", "select pg_sleep(60)"])
         .stderr(Stdio::null())
         .spawn()
         .unwrap();

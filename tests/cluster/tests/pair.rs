@@ -55,7 +55,7 @@ fn keeps_what_was_committed_over_each_fail_over() {
         pair.rebuild();
         println!("fail-over: {took:?}, rebuild: {:?}, rows: {}", start.elapsed(), rows.len());
         assert_eq!(pair.url(), url);
-        assert_eq!(ask(&url, "select sync_state from pg_stat_replication"), "sync");
+        assert_eq!(pair.primary().psql("select sync_state from pg_stat_replication"), "sync");
     }
 }
 
