@@ -70,7 +70,7 @@ fn only_an_explicit_migration_upgrades_a_server() {
     let repo = home.git("api");
     // As the fourth migration left it.
     let mut text = String::from(
-        "CREATE SCHEMA old; SET search_path = old;
+        "SET ROLE toft; CREATE SCHEMA old; SET search_path = old;
          CREATE TABLE migrations (number bigint PRIMARY KEY, name text NOT NULL, at timestamptz NOT NULL DEFAULT now());",
     );
     for (number, migration) in [
