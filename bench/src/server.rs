@@ -199,7 +199,7 @@ impl Bench {
     fn served(&self, seconds: u64) {
         println!("| clients | served, pairs/s | p50 | p99 | server, CPU a pair | bare at 8, pairs/s | ratio | aim |");
         println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
-        self.fill("served", 190_000);
+        self.fill("served", 45_000);
         let store = format!("{}?schema=served&space=main", self.cluster.url());
         let server = Served::start(&store, &[]);
         for clients in [1, 8, 32, 256] {

@@ -23,8 +23,8 @@ use super::served_space::{AdmittedCall, run_on};
 
 /// The largest group.
 const LARGEST: usize = 128;
-/// A space with more tasks than that is not held in memory.
-const MOST_TASKS: usize = 200_000;
+/// A space with more tasks than that is not held in memory: writes wait while it is loaded, about a second.
+const MOST_TASKS: usize = 50_000;
 /// A space that is held and not written to is let go.
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a space is not held after something else wrote to it: doubled each time, up to the longest.
