@@ -154,7 +154,7 @@ pub struct Waits {
     pub aftermath: usize,
     /// Those that only the machine itself explains: it stalled, or all workers began at once.
     pub stalled: usize,
-    /// The longest wait, in words.
+    /// The longest wait, as text.
     pub longest: String,
     /// The longest part of a wait during which there was no fault.
     pub longest_after: Duration,

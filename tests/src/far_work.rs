@@ -272,7 +272,7 @@ pub fn work(shift: &Shift, worker: usize, client: &mut FarClient) -> Vec<Seen> {
         note(ended);
         match dice.roll(10) {
             0 => {
-                // Its fence is over, whoever has the task now.
+                // Its fence is over; another may have the task now.
                 let late =
                     json!({ "id": task, "fence": won["lease"]["token"], "how": { "done": { "no_change": "late" } } });
                 let (late, status, said) = call(client, Asked::FinishLate, "finish", None, &late);

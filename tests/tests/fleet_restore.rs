@@ -59,7 +59,7 @@ fn a_lost_database_is_restored_to_the_end_of_its_archive() {
     let gone = history.require(&work, archived);
     require_one_holder_at_a_time(&work);
     home.toft_with(home.path(), &[("TOFT_STORE", &store)], &["doctor"]).ok();
-    // A holder from before goes on. One whose claim was lost is refused, whoever holds the task now; the task itself is
+    // A holder from before goes on. One whose claim was lost is refused, also if nobody holds the task now; the task itself is
     // unknown if it was planned after the archive's end, too.
     let mut since = Work::default();
     assert_eq!(since.end(&mut client, "kept", &kept, true).status, 200);

@@ -75,7 +75,7 @@ fn a_token_sees_one_space_of_a_server_and_no_verb_reaches_another() {
     let (_, status) = wire.send("GET", "/v1/tasks", &blue, "");
     assert!(status.to_string().contains("bluesecret") && !status.to_string().contains("redword"), "{status}");
 
-    // A message and an event of one space wake and reach nobody in the other.
+    // Nor is anything of one in the log of the other.
     let (_, log) = wire.send("GET", "/v1/log", &blue, "");
     assert!(!log.to_string().contains("redword"), "{log}");
 }

@@ -42,20 +42,8 @@ pub struct SentCall {
 /// The longest text by which something is found: databases keep an index of such texts.
 const LONGEST_KEY: usize = 512;
 /// Fields whose texts something is found by.
-const KEYS: [&str; 12] = [
-    "agent",
-    "capabilities",
-    "host",
-    "id",
-    "issue",
-    "key",
-    "labels",
-    "ledger",
-    "repository",
-    "requires",
-    "to",
-    "worktree",
-];
+const KEYS: [&str; 10] =
+    ["agent", "capabilities", "host", "id", "issue", "key", "labels", "repository", "requires", "worktree"];
 /// The largest number of entries in a list of such texts.
 const MOST_KEYS: usize = 200;
 

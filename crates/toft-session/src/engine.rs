@@ -42,11 +42,16 @@ impl Home {
 
     /// Whether one server may hold other spaces beside this one: a PostgreSQL server whose URL names none.
     pub fn holds_spaces(&self) -> bool {
+        matches!(self, Self::Server(_)) && self.named_space().is_none()
+    }
+
+    /// The space that the URL of a PostgreSQL server names.
+    pub fn named_space(&self) -> Option<&str> {
         #[cfg(feature = "postgres")]
         if let Self::Server(url) = self {
-            return toft_store::postgres::named_space(url).is_none();
+            return toft_store::postgres::named_space(url);
         }
-        false
+        None
     }
 
     /// The same server, with another space.

@@ -1,7 +1,7 @@
 //! A space that is held in memory and put down in groups: what is on the server afterwards is what was answered.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::print_stderr, reason = "whoever skips a test is told")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::{sync::Arc, time::Duration};
 

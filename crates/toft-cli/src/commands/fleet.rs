@@ -42,7 +42,7 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
         let url = format!("{scheme}://{address}");
         *shown.borrow_mut() = app.show(&Serving { url, store: located.store.to_string() });
     });
-    served.map_err(|error| Failure::stopped(format!("the server stopped: {error}"), ""))?;
+    served?.map_err(|error| Failure::stopped(format!("the server stopped: {error}"), ""))?;
     shown.into_inner()
 }
 

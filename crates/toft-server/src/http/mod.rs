@@ -18,7 +18,7 @@ mod writer;
 use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use toft_core::{retention::Retention, verbs::Policy};
-use toft_session::engine::Home;
+use toft_session::{engine::Home, error::Error};
 use tokio::net::TcpListener;
 
 pub use openapi::openapi;
@@ -46,14 +46,16 @@ pub struct ServeRules {
     pub retention: Retention,
 }
 
-/// Serves until the process is told to end. `ready` gets the address once it is bound.
-pub fn serve(rules: &ServeRules, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
+/// Serves until the process is told to end. `ready` gets the address once it is bound. The outer error is that of the store.
+pub fn serve(rules: &ServeRules, ready: impl FnOnce(SocketAddr)) -> Result<io::Result<()>, Error> {
     // A connection to PostgreSQL has a runtime of its own, which begins and ends outside of this one.
-    let state = Arc::new(ServerState::open(rules).map_err(io::Error::other)?);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(run(rules, &state, ready));
-    runtime.shutdown_timeout(END);
-    served
+    let state = Arc::new(ServerState::open(rules)?);
+    let served = tokio::runtime::Builder::new_multi_thread().enable_all().build().and_then(|runtime| {
+        let served = runtime.block_on(run(rules, &state, ready));
+        runtime.shutdown_timeout(END);
+        served
+    });
+    Ok(served)
 }
 
 async fn run(rules: &ServeRules, state: &Arc<ServerState>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {

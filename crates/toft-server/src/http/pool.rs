@@ -28,7 +28,12 @@ pub(super) struct StorePool {
 
 impl StorePool {
     pub(super) fn open(home: &Home, connections: usize) -> Result<Self, Error> {
-        let idle = vec![Engine::open(home, Open::Create)?];
+        // A missing store is made; an older one of a server is upgraded by `toft migrate` only.
+        let first = match Engine::open(home, Open::Known) {
+            Err(Error::NotInitialised { .. }) => Engine::open(home, Open::Create)?,
+            opened => opened?,
+        };
+        let idle = vec![first];
         let watch = Arc::new(Mutex::new(Engine::open(home, Open::Known)?));
         let free = Arc::new(Semaphore::new(connections.max(1)));
         Ok(Self { home: home.clone(), idle: Arc::new(Mutex::new(idle)), free, watch })

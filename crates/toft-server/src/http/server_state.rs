@@ -30,7 +30,7 @@ use super::{
 };
 use crate::blocking;
 
-/// The only space of a file, and the first of a PostgreSQL server.
+/// The only space of a file, and the first of a PostgreSQL server whose URL names none.
 const FIRST_SPACE: &str = "main";
 /// Digests whose space is remembered.
 const REMEMBERED: usize = 100_000;
@@ -75,13 +75,13 @@ impl ServerState {
     pub(super) fn open(rules: &ServeRules) -> Result<Self, Error> {
         let state =
             Self { rules: rules.clone(), spaces: Mutex::default(), homes: Mutex::default(), draining: Arc::default() };
-        let first = state.open_space(FIRST_SPACE)?;
-        state
-            .spaces
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(FIRST_SPACE.to_owned(), (first, Instant::now()));
+        let (name, first) = (state.first_name().to_owned(), state.open_space(state.first_name())?);
+        state.spaces.lock().unwrap_or_else(PoisonError::into_inner).insert(name, (first, Instant::now()));
         Ok(state)
+    }
+
+    fn first_name(&self) -> &str {
+        self.rules.store.named_space().unwrap_or(FIRST_SPACE)
     }
 
     fn open_space(&self, name: &str) -> Result<Arc<ServedSpace>, Error> {
@@ -97,7 +97,7 @@ impl ServerState {
 
     /// The space that was opened first; it answers what is about the server as a whole.
     pub(super) async fn first_space(self: &Arc<Self>) -> Result<Arc<ServedSpace>, StoreError> {
-        self.space(FIRST_SPACE.to_owned()).await
+        self.space(self.first_name().to_owned()).await
     }
 
     /// Starts what runs beside requests.
@@ -125,7 +125,7 @@ impl ServerState {
         let mut closed = Vec::new();
         let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
         spaces.retain(|name, (space, asked)| {
-            let used = name == FIRST_SPACE || asked.elapsed() < IDLE || Arc::strong_count(space) > 1;
+            let used = name == self.first_name() || asked.elapsed() < IDLE || Arc::strong_count(space) > 1;
             if !used {
                 closed.push(space.clone());
             }

@@ -56,14 +56,20 @@ impl SpaceWriter {
     /// Runs a call in its turn.
     pub(super) async fn run(&self, call: AdmittedCall) -> VerbResult<Value> {
         let (answer, answered) = oneshot::channel();
-        let busy = || StoreError::Busy { waited_ms: PATIENCE.as_millis() as u64, writer: None };
-        self.writes.send(PendingWrite { call, answer }).map_err(|_| busy())?;
+        let unknown = outcome_unknown(&call);
+        let sent = self.writes.send(PendingWrite { call, answer });
+        sent.map_err(|_| StoreError::Busy { waited_ms: 0, writer: None })?;
         match timeout(PATIENCE, answered).await {
             Ok(Ok(done)) => done,
-            // It may be done yet: the caller asks again, with the same operation.
-            Ok(Err(_)) | Err(_) => Err(busy().into()),
+            // It may be done yet: who has an operation id asks again with it.
+            Ok(Err(_)) | Err(_) => Err(unknown.into()),
         }
     }
+}
+
+fn outcome_unknown(call: &AdmittedCall) -> StoreError {
+    let op = call.sent.op.as_ref().map_or_else(|| "this operation".to_owned(), |op| op.id.to_string());
+    StoreError::OutcomeUnknown { op }
 }
 
 struct WriteLoop<'e> {
@@ -175,7 +181,7 @@ impl<'e> WriteLoop<'e> {
                         // If it was done, there is a receipt.
                         Some(_) => self.run_singly(vec![write]),
                         None => {
-                            let unknown = StoreError::OutcomeUnknown { op: "this operation".into() };
+                            let unknown = outcome_unknown(&write.call);
                             let _ = write.answer.send(Err(unknown.into()));
                         }
                     }

@@ -232,8 +232,8 @@ impl PostgresTx<'_> {
         })
     }
 
-    /// The answer of an operation that was done before. Whoever did it may not have been told, because the standby did not have
-    /// it yet: it is not passed on before the standby has it.
+    /// The answer of an operation that was done before. Its first caller may not have been told, because the standby did not
+    /// have it yet: nobody is told before the standby has it.
     pub(super) fn stand_by(&mut self, receipt: Receipt) -> Result<Receipt> {
         let Some(wire) = self.wire.as_mut() else { return Err(StoreError::Conflict) };
         let settings = wire.local_settings.clone().unwrap_or_else(|| "SELECT 1".into());

@@ -18,6 +18,9 @@ const BATCH: usize = 500;
 const TABLES: &str = "SELECT table_name FROM information_schema.columns \
     WHERE table_schema = current_schema() AND column_name = 'space' AND table_name NOT IN ('waiters', 'space_versions') ORDER BY 1";
 
+/// A token is of one space: its digest is there once in the whole schema.
+const TOKENS: &str = "tokens";
+
 impl PostgresStore {
     /// Calls `take` with the table and the JSON of every row of this space, all from one snapshot. Returns the schema
     /// version.
@@ -62,7 +65,8 @@ impl PostgresStore {
         let tables = self.tables(&mut wire)?;
         match aside {
             Some(aside) => {
-                for table in &tables {
+                // Tokens stay: one that was revoked since the backup does not come back, and others still count.
+                for table in tables.iter().filter(|table| *table != TOKENS) {
                     let update = format!("UPDATE \"{table}\" SET space = $2 WHERE space = $1");
                     self.send(&mut wire, &update, &kept![self.space(), aside])?;
                 }
@@ -85,8 +89,9 @@ impl PostgresStore {
                     return Err(StoreError::Unsuitable { path: "the backup".into(), reason });
                 }
                 let rows = same.iter().map(|(_, row)| self.in_this_space(row)).collect::<Result<Vec<_>>>()?;
+                let there = if table == TOKENS { " ON CONFLICT DO NOTHING" } else { "" };
                 let insert = format!(
-                    "INSERT INTO \"{table}\" SELECT * FROM json_populate_recordset(NULL::\"{table}\", $1::json)"
+                    "INSERT INTO \"{table}\" SELECT * FROM json_populate_recordset(NULL::\"{table}\", $1::json){there}"
                 );
                 self.send(&mut wire, &insert, &kept![Json::Array(rows).to_string()])?;
             }

@@ -99,7 +99,7 @@ fn load(store: &PostgresStore) -> Result<OwnedState> {
         unknown,
         version,
         newest_event: moment.newest_event.map(Timestamp),
-        loaded: (moment.wall, since),
+        server_time: (moment.wall, since),
         new_ops: Default::default(),
         taken_lanes: Default::default(),
         went_outside: false,

@@ -46,8 +46,8 @@ struct OwnedState {
     version: i64,
     /// When the newest event happened.
     newest_event: Option<Timestamp>,
-    /// The time on the server when the space was loaded; from there on the clock of this process counts, which never jumps.
-    loaded: (i64, Instant),
+    /// A time on the server, and when it was that here; from there on the clock of this process counts, which never goes back.
+    server_time: (i64, Instant),
     /// Operations that have no receipt on the server.
     new_ops: BTreeSet<OpId>,
     /// Lanes from which tasks were taken.
@@ -72,9 +72,18 @@ impl OwnedSpace<'_> {
         if let Some(now) = self.store.own_clock() {
             return now;
         }
-        let (wall, since) = state.loaded;
+        let (wall, since) = state.server_time;
         let passed = i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX);
         Now { wall: Timestamp(wall.saturating_add(passed)), tick: self.store.tick() }
+    }
+}
+
+impl OwnedSpace<'_> {
+    /// Follows the server's clock forward: this process may have been suspended.
+    fn keep_up(&self, state: &mut OwnedState, wall: Option<i64>) {
+        if let Some(wall) = wall.filter(|wall| *wall > self.now(state).wall.0) {
+            state.server_time = (wall, Instant::now());
+        }
     }
 }
 

@@ -47,8 +47,9 @@ impl GroupStore for OwnedSpace<'_> {
 
     fn put_down(&self) -> GroupEnd {
         let mut state = self.lock();
-        let end = self.send_group(&state).unwrap_or_else(GroupEnd::Failed);
+        let (end, wall) = self.send_group(&state).unwrap_or_else(|error| (GroupEnd::Failed(error), None));
         if matches!(end, GroupEnd::Done) {
+            self.keep_up(&mut state, wall);
             if !state.reads.unchanged() {
                 state.version += 1;
             }
@@ -61,12 +62,13 @@ impl GroupStore for OwnedSpace<'_> {
 }
 
 impl OwnedSpace<'_> {
-    fn send_group(&self, state: &OwnedState) -> Result<GroupEnd> {
+    /// Sends the group; also returns the time on the server, if it is known.
+    fn send_group(&self, state: &OwnedState) -> Result<(GroupEnd, Option<i64>)> {
         let (mut batch, changes) = (Vec::<Statement>::new(), !state.reads.unchanged());
         let store = self.store;
         batch.push((BEGIN.to_owned(), Vec::new()));
         let mut wire = store.open_wire()?;
-        let Some(open) = wire.as_mut() else { return Ok(GroupEnd::Stale) };
+        let Some(open) = wire.as_mut() else { return Ok((GroupEnd::Stale, None)) };
         batch.extend(open.local_settings.clone().map(|settings| (settings, Vec::new())));
         if changes {
             batch.push(store.of_space(sql!("turn"), &[]));
@@ -88,35 +90,32 @@ impl OwnedSpace<'_> {
             Ok(answers) if !warned => answers,
             Ok(_) | Err(WireError::Lost(_)) => {
                 *wire = None;
-                drop(wire);
-                // Whatever it was, what can be read afterwards is where it has to be.
-                store.wait_for_standby()?;
-                return Ok(GroupEnd::Unknown);
+                return Ok((GroupEnd::Unknown, None));
             }
             Err(trouble) => {
                 let ended = open.end_transaction(true);
                 if !ended {
                     *wire = None;
                 }
-                return match store.judge(&mut wire, &trouble) {
-                    StoreError::Conflict => {
-                        store.clear_retries();
-                        Ok(GroupEnd::Stale)
-                    }
-                    error => Ok(GroupEnd::Failed(error)),
+                let end = match store.judge(&mut wire, &trouble) {
+                    StoreError::Conflict => GroupEnd::Stale,
+                    error => GroupEnd::Failed(error),
                 };
+                store.clear_retries();
+                return Ok((end, None));
             }
         };
-        let waiting = answers[moment].first().map(ServerTime::of).transpose()?.is_some_and(|moment| moment.waiting);
+        // It is committed: nothing fails from here on.
+        let moment = answers.get(moment).and_then(|rows| ServerTime::of(rows.first()?).ok());
         if changes {
             store.committed();
         }
-        if changes && waiting {
+        if changes && moment.as_ref().is_some_and(|moment| moment.waiting) {
             let channel = store.channel();
             // If it fails, waiting processes look by themselves a little later.
             let _ = open.send(&[(sql!("notify"), &kept![channel])]);
         }
-        Ok(GroupEnd::Done)
+        Ok((GroupEnd::Done, moment.map(|moment| moment.wall)))
     }
 
     fn rows(&self, state: &OwnedState, batch: &mut Vec<Statement>) -> Result<()> {
