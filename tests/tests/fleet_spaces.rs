@@ -148,3 +148,35 @@ fn another_version_of_the_protocol_is_refused_and_additions_are_not() {
     let said = asked("2.0");
     assert!(said.contains("this server speaks protocol 1.") && said.ends_with("400"), "{said}");
 }
+
+#[test]
+fn a_server_for_one_space_knows_its_name_and_no_other_token() {
+    let Some(cluster) = cluster() else { return };
+    let home = Home::new();
+    let [red, blue] = ["red", "blue"].map(|space| token_in(&home, &cluster.url(), space, "ana"));
+    let server = FleetServer::start(&home, &format!("{}?space=red", cluster.url()), &[]);
+    let mut wire = Wire::to(&server);
+    let (_, whose) = wire.send("GET", "/v1/token", &red, "");
+    assert_eq!(whose["space"], "red");
+    assert_eq!(wire.send("GET", "/v1/token", &blue, "").0, 401);
+}
+
+#[test]
+fn tokens_stay_with_their_space_when_a_backup_is_restored() {
+    let Some(cluster) = cluster() else { return };
+    let home = Home::new();
+    let [red, gone] = ["ana", "eve"].map(|name| token_in(&home, &cluster.url(), "red", name));
+    let store = format!("{}?space=red", cluster.url());
+    let repo = home.git("api");
+    let toft = |args: &[&str]| home.toft_with(&repo, &[("TOFT_STORE", &store), ("TOFT_TOKEN", "")], args).ok();
+    toft(&["init"]);
+    let backup = home.path().join("red.backup").display().to_string();
+    toft(&["backup", &backup]);
+    toft(&["token", "revoke", "eve"]);
+    toft(&["backup", "restore", &backup, "--replace"]);
+    let server = FleetServer::start(&home, &cluster.url(), &[]);
+    let mut wire = Wire::to(&server);
+    let (_, whose) = wire.send("GET", "/v1/token", &red, "");
+    assert_eq!(whose["space"], "red", "{whose}");
+    assert_eq!(wire.send("GET", "/v1/token", &gone, "").0, 401, "a revoked token came back");
+}

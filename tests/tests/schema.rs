@@ -92,6 +92,12 @@ fn only_an_explicit_migration_upgrades_a_server() {
         let said = home.toft(&repo, args).fails(8);
         assert!(said.starts_with("error[older_store]") && said.contains("toft migrate"), "{args:?}: {said}");
     }
+    let program = toft_bin();
+    let serve = ["10", program.to_str().unwrap(), "serve", "--listen", "127.0.0.1:0"];
+    let said = home.command(&repo, "timeout", &serve).output().unwrap();
+    let text = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert_eq!(said.status.code(), Some(8), "{text}");
+    assert!(text.starts_with("error[older_store]") && text.contains("toft migrate"), "{text}");
     assert_eq!(schema(), 4, "nothing upgraded it");
     let done = home.toft(&repo, &["migrate", "--json"]).data();
     assert_eq!((done["from"].as_i64(), done["to"].as_i64()), (Some(4), Some(schema())), "{done}");
