@@ -10,6 +10,7 @@ pub mod far_network;
 #[cfg(target_os = "linux")]
 pub mod far_work;
 pub mod fleet;
+pub mod fleet_machine;
 pub mod fleet_work;
 #[cfg(unix)]
 pub mod forge;
@@ -37,7 +38,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-pub use fleet::FleetServer;
+pub use fleet::{FleetServer, Wire};
+pub use fleet_machine::FleetMachine;
 use serde_json::Value;
 use tempfile::TempDir;
 

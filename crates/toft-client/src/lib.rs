@@ -4,6 +4,7 @@
 //! another takes over, requests are repeated for [`PATIENCE`].
 
 mod address;
+mod objects;
 
 use std::{
     io::ErrorKind,
@@ -30,6 +31,7 @@ use ureq::{
 };
 
 pub use address::ServerAddress;
+pub use objects::LogPart;
 
 /// How long a server may be away before a command fails: longer than a database server's failover takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -101,10 +103,11 @@ impl RemoteStore {
         };
         let body = serde_json::to_vec(call).map_err(|error| self.failed("write a request", &error.to_string()))?;
         let repeatable = V::ACCESS == Access::Read || call.op.is_some();
-        let answer = self.send("POST", &path, Some(&body), ANSWER + wait, repeatable).map_err(|error| match error {
-            StoreError::Unreachable { .. } if !repeatable => unknown(call),
-            error => error,
-        })?;
+        let answer =
+            self.send("POST", &path, &[], Some(&body), ANSWER + wait, repeatable).map_err(|error| match error {
+                StoreError::Unreachable { .. } if !repeatable => unknown(call),
+                error => error,
+            })?;
         let said: SentOutcome = self.read(answer)?;
         serde_json::from_value(said.outcome)
             .map_err(|error| self.failed("read an answer of the server", &error.to_string()).into())
@@ -114,26 +117,26 @@ impl RemoteStore {
     pub fn changes(&self, counter: Option<u64>, wait: Duration) -> StoreResult<u64> {
         let wait = wait.min(LONGEST_WAIT);
         let after = counter.map(|counter| format!("after={counter}&wait={}", wait.as_millis())).unwrap_or_default();
-        let answer = self.send("GET", &format!("/v1/changes?{after}"), None, ANSWER + wait, true)?;
+        let answer = self.send("GET", &format!("/v1/changes?{after}"), &[], None, ANSWER + wait, true)?;
         let said: SentChanges = self.read(answer).map_err(only_failed)?;
         Ok(said.counter)
     }
 
     /// Whose the token is.
     pub fn own_token(&self) -> StoreResult<SentToken> {
-        let answer = self.send("GET", "/v1/token", None, ANSWER, true)?;
+        let answer = self.send("GET", "/v1/token", &[], None, ANSWER, true)?;
         self.read(answer).map_err(only_failed)
     }
 
     /// Keeps a large value under its digest.
     pub fn keep_blob(&self, blob: &str, text: &str) -> StoreResult<()> {
-        let answer = self.send("PUT", &format!("/v1/blobs/{blob}"), Some(text.as_bytes()), ANSWER, true)?;
+        let answer = self.send("PUT", &format!("/v1/blobs/{blob}"), &[], Some(text.as_bytes()), ANSWER, true)?;
         self.text(answer).map(drop).map_err(only_failed)
     }
 
     /// A large value.
     pub fn blob(&self, blob: &str) -> StoreResult<String> {
-        let answer = self.send("GET", &format!("/v1/blobs/{blob}"), None, ANSWER, true)?;
+        let answer = self.send("GET", &format!("/v1/blobs/{blob}"), &[], None, ANSWER, true)?;
         let text = self.text(answer).map_err(only_failed)?;
         match blake3::hash(text.as_bytes()).to_hex().as_str() == blob {
             true => Ok(text),
@@ -146,6 +149,7 @@ impl RemoteStore {
         &self,
         method: &str,
         path: &str,
+        headers: &[(&str, &str)],
         body: Option<&[u8]>,
         patience: Duration,
         repeatable: bool,
@@ -153,7 +157,7 @@ impl RemoteStore {
         let patience_now = if self.gave_up.load(Ordering::Relaxed) { Duration::ZERO } else { self.patience };
         let (begun, mut pause, mut told) = (Instant::now(), FIRST_PAUSE, false);
         loop {
-            let cause = match self.send_once(method, path, body, patience) {
+            let cause = match self.send_once(method, path, headers, body, patience) {
                 Ok(answer) if !is_away(answer.status()) => {
                     self.gave_up.store(false, Ordering::Relaxed);
                     return Ok(answer);
@@ -184,17 +188,21 @@ impl RemoteStore {
         &self,
         method: &str,
         path: &str,
+        headers: &[(&str, &str)],
         body: Option<&[u8]>,
         patience: Duration,
     ) -> Result<Response<Body>, ureq::Error> {
         let url = format!("{}{path}", self.address.origin());
-        let request = ureq::http::Request::builder()
+        let mut request = ureq::http::Request::builder()
             .method(method)
             .uri(url)
             .header("authorization", format!("Bearer {}", self.token))
             .header("content-type", "application/json")
             .header(SPACE_HEADER, self.address.space())
             .header(PROTOCOL_HEADER, PROTOCOL);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         let configured = |request| self.agent.configure_request(request).timeout_global(Some(patience)).build();
         match body {
             Some(body) => {

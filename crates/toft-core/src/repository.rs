@@ -22,8 +22,33 @@ pub struct Repository {
     /// Its clones and remotes, each in one canonical spelling.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remotes: Vec<String>,
+    /// The address from which machines of a fleet clone it. Only planners name one: nothing that a clone says of itself is
+    /// followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clone_url: Option<String>,
     /// When it was first seen.
     pub created: Timestamp,
+}
+
+/// Checks an address to clone from: `https://HOST/PATH`, `ssh://…` or `USER@HOST:PATH`, without a password.
+pub fn check_clone_url(url: &str) -> Result<(), String> {
+    let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic()) && !text.starts_with('-');
+    let host = match url.split_once("://") {
+        Some(("https" | "ssh", rest)) => rest.split('/').next().unwrap_or_default(),
+        Some(_) => return Err("only https:// and ssh:// addresses are cloned".to_owned()),
+        None => match url.split_once(':') {
+            Some((host, path)) if host.contains('@') && plain(path) => host,
+            _ => return Err("that is no address; write https://HOST/PATH, ssh://… or USER@HOST:PATH".to_owned()),
+        },
+    };
+    let (user, name) = host.rsplit_once('@').unwrap_or(("git", host));
+    match () {
+        () if !plain(url) || !plain(name) || !plain(user) => Err("that is no address".to_owned()),
+        () if user.contains(':') => {
+            Err("an address that many machines read has no password; each machine brings its own".to_owned())
+        }
+        () => Ok(()),
+    }
 }
 
 /// Prefix of a remote that is a directory on a machine; the machine's name follows.
@@ -96,5 +121,33 @@ impl Scope {
     pub fn covers(&self, place: &Place) -> bool {
         (self.repository.is_none() || self.repository == place.repository)
             && (self.worktree.is_none() || self.worktree == place.worktree)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_addresses_are_cloned() {
+        for url in ["https://git.example/team/shop.git", "ssh://git@git.example/shop", "git@git.example:team/shop.git"]
+        {
+            assert_eq!(check_clone_url(url), Ok(()), "{url}");
+        }
+        for url in [
+            "",
+            "/srv/shop.git",
+            "file:///srv/shop.git",
+            "http://git.example/shop",
+            "ext::sh -c x",
+            "https://ana:secret@git.example/shop",
+            "https://-oProxyCommand=x/shop",
+            "-oProxyCommand=x@y:z",
+            "ssh://-oProxyCommand=x/y",
+            "git@git.example:-x",
+            "https://git.example/a b",
+        ] {
+            assert!(check_clone_url(url).is_err(), "{url}");
+        }
     }
 }

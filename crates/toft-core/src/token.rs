@@ -106,6 +106,18 @@ impl TokenRole {
         self != Self::Join
     }
 
+    /// Whether such a token sends commits that were finished.
+    #[must_use]
+    pub fn sends_commits(self) -> bool {
+        self.may("finish")
+    }
+
+    /// Whether such a token reads commits of others.
+    #[must_use]
+    pub fn reads_commits(self) -> bool {
+        self >= Self::Worker
+    }
+
     /// The role that an agent has under such a token, if it says that it has `claimed`; the registered one if absent.
     #[must_use]
     pub fn agent_role(self, claimed: Option<Role>) -> Option<Role> {

@@ -24,6 +24,16 @@ pub const PROTOCOL: &str = "1.0";
 pub const PROTOCOL_HEADER: &str = "toft-protocol";
 /// The header in which a client names the space of its address; the token decides.
 pub const SPACE_HEADER: &str = "toft-space";
+/// The header that names the machine of a request without a caller.
+pub const MACHINE_HEADER: &str = "toft-machine";
+/// The header with the fence under which a log is written.
+pub const FENCE_HEADER: &str = "toft-fence";
+/// The header that says where the part of a log that was sent ends.
+pub const LOG_END_HEADER: &str = "toft-log-end";
+/// The largest bundle of commits.
+pub const LARGEST_BUNDLE: usize = 64 << 20;
+/// The largest piece of a log.
+pub const LARGEST_LOG_PIECE: usize = 1 << 20;
 /// How long a server holds a request that waits, at most.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -37,6 +47,13 @@ pub struct SentCall {
     pub op: Option<Operation>,
     /// The verb's request.
     pub request: Value,
+}
+
+/// How much of a log a server has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SentLogLength {
+    pub length: u64,
 }
 
 /// The longest text by which something is found: databases keep an index of such texts.

@@ -399,6 +399,9 @@ impl<'w> Lander<'w> {
             held: BTreeMap::new(),
             say,
         };
+        for why in self.work.take_sent_work(ids)? {
+            journal.note(why);
+        }
         self.retarget(ids)?;
         let mut done = BTreeSet::new();
         while let Some(target) = self.next_target(ids, &done)? {

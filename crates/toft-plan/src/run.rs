@@ -80,7 +80,7 @@ impl Plan<'_> {
         }
         let pending = match self.session.perform(Pending { scope: self.session.scope() }) {
             Ok(pending) => pending,
-            Err(error) => return self.session.note(format!("the ledgers were not told yet: {error}")),
+            Err(error) => return self.session.note_failure("the ledgers were not told yet", &error),
         };
         for news in pending {
             let issue = news.workflow.issue().unwrap_or_default().to_owned();

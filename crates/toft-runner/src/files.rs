@@ -194,6 +194,10 @@ impl Attempts<'_> {
         let attempt = found.ok_or_else(|| missing(format!("{task} attempt {number}")))?;
         let elsewhere = attempt.report.as_ref().filter(|report| report.host != self.machine().disks());
         if let Some(report) = elsewhere {
+            let lines = self.lines_on_server(&task, attempt.fence)?;
+            if !lines.is_empty() {
+                return Ok(AttemptLog { task, attempt: attempt.fence, files: Vec::new(), lines });
+            }
             return Err(missing(format!("{} on another machine, {}", report.log, report.host)).into());
         }
         let files: Vec<PathBuf> = Files::of(self, &task, attempt.fence)
@@ -208,7 +212,20 @@ impl Attempts<'_> {
             open_plain(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(failed("read", path))?;
             lines.extend(String::from_utf8_lossy(&bytes).lines().map(str::to_owned));
         }
+        if files.is_empty() {
+            lines = self.lines_on_server(&task, attempt.fence)?;
+        }
         Ok(AttemptLog { task, attempt: attempt.fence, files, lines })
+    }
+
+    /// The log of an attempt on another machine, as far as that has sent it.
+    fn lines_on_server(&self, task: &TaskId, fence: u64) -> Result<Vec<String>, Error> {
+        let (mut text, mut offset) = (Vec::new(), 0);
+        while let Some(part) = self.load_log(task, fence, offset)?.filter(|part| part.end > offset) {
+            text.extend(part.text);
+            offset = part.end;
+        }
+        Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
     }
 }
 

@@ -16,6 +16,7 @@ mod files;
 mod fleet;
 pub mod hooks;
 mod log;
+mod log_sender;
 mod process;
 mod proxy;
 mod record;

@@ -30,6 +30,7 @@ use toft_core::{
 };
 use toft_plan::Plan;
 use toft_session::{
+    clones::refresh_clone,
     engine::Home,
     error::Error,
     keep::{KeepView, Keeping, KeptHold},
@@ -50,7 +51,9 @@ use super::{
     attempt::{AttemptEnd, AttemptRun},
     capacity::FreeCapacity,
     files::Files,
+    log_sender::LogSender,
     slot_events::{self, SlotEventSender, SlotEventWriter},
+    tail::LogTail,
 };
 
 /// How long a slot waits for work before it checks for orders.
@@ -62,6 +65,8 @@ const REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(30);
 /// How long to retry reporting an outcome to a store that cannot be reached.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
+/// How often a clone that toft made is brought up to date.
+const REFRESH: Duration = Duration::from_secs(10);
 /// How often a slot sends a heartbeat to its runner.
 const SIGN: Duration = Duration::from_secs(1);
 /// The order of the runner to end after the current task.
@@ -289,6 +294,9 @@ impl Slot {
 
     /// Claims one task in this repository and works on it, if there is one.
     fn look_here(&self) -> Result<Round, Error> {
+        if let Err(error) = refresh_clone(self.session(), REFRESH) {
+            self.events.send(SlotEvent::Problem { text: format!("this clone is not up to date: {error}") });
+        }
         if self.session().located().sync.auto.is_some()
             && let Some(plan) = Plan::open(self.session())?
         {
@@ -404,7 +412,14 @@ impl Slot {
             repository: checkout.filter(|_| self.repositories.len() > 1).map(|checkout| checkout.name()),
             attempt: task.state.attempt + 1,
         });
-        let came = match self.attempt(claimed, &keeping) {
+        let log = Files::of(self.session(), &task.id, claimed.lease.fence).map(|files| LogTail::of_file(files.log()));
+        let located = self.session().located();
+        let sender = log.and_then(|log| LogSender::start(located, task.id.clone(), claimed.lease.fence(), log));
+        let came = self.attempt(claimed, &keeping);
+        if let Some(sender) = sender {
+            sender.finish();
+        }
+        let came = match came {
             Ok(came) => came,
             Err(_) if keeping.stopped() => {
                 let why = keeping.why();

@@ -1,4 +1,4 @@
-//! Follows the logs of agents that run on this machine.
+//! Follows the logs of agents that run: on this machine, or on others that send theirs to a server.
 
 use std::{
     fs,
@@ -7,7 +7,11 @@ use std::{
 };
 
 use toft_core::{id::TaskId, verbs::facts, verbs::status};
-use toft_session::error::{Error, io as failed};
+use toft_session::{
+    engine::Home,
+    error::{Error, io as failed},
+    session::Session,
+};
 
 use super::{
     files::{Attempts, Files},
@@ -20,7 +24,7 @@ const AT_ONCE: u64 = 16 << 20;
 /// Running agents that are looked at.
 const MOST: usize = 1_000;
 
-/// The log of an agent that runs on this machine.
+/// The log of an agent that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningLog {
     pub agent: String,
@@ -30,25 +34,36 @@ pub struct RunningLog {
     pub title: String,
     /// The number of its lease.
     pub fence: u64,
-    path: PathBuf,
+    place: LogPlace,
+}
+
+/// Where a log is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum LogPlace {
+    /// In a file of this machine.
+    File(PathBuf),
+    /// On the server that the store is.
+    Server { task: TaskId, fence: u64 },
 }
 
 impl Attempts<'_> {
-    /// The logs of all agents that run on this machine, in this repository.
+    /// The logs of all agents that run in this repository and whose logs can be read here.
     pub fn running_logs(&self) -> Result<Vec<RunningLog>, Error> {
         let request = status::Request { scope: self.scope(), limit: MOST };
         let running = self.perform_as(&self.located().agent, None, request)?.working;
         let logs = running.into_iter().filter_map(|row| {
             let fence = row.task.state.fence;
-            let path = Files::of(self, &row.task.id, fence)?.log();
-            let found = path.is_file();
-            found.then_some(RunningLog {
+            let file = Files::of(self, &row.task.id, fence).map(|files| files.log()).filter(|path| path.is_file());
+            let on_server = matches!(self.located().store, Home::Remote(_));
+            let there = on_server.then(|| LogPlace::Server { task: row.task.id.clone(), fence });
+            let place = file.map(LogPlace::File).or(there)?;
+            Some(RunningLog {
                 agent: row.agent,
                 task: row.task.id,
                 issue: row.issue,
                 title: row.task.spec.name,
                 fence,
-                path,
+                place,
             })
         });
         Ok(logs.collect())
@@ -64,7 +79,7 @@ impl Attempts<'_> {
 /// Reads a log as it grows.
 #[derive(Debug)]
 pub struct LogTail {
-    path: PathBuf,
+    place: LogPlace,
     offset: u64,
     /// A line whose end was not written yet.
     rest: Vec<u8>,
@@ -73,20 +88,34 @@ pub struct LogTail {
 impl LogTail {
     /// From the beginning of what is kept.
     pub fn of(log: &RunningLog) -> Self {
-        Self { path: log.path.clone(), offset: 0, rest: Vec::new() }
+        Self { place: log.place.clone(), offset: 0, rest: Vec::new() }
+    }
+
+    /// The log in a file.
+    pub(crate) fn of_file(path: PathBuf) -> Self {
+        Self { place: LogPlace::File(path), offset: 0, rest: Vec::new() }
     }
 
     /// The lines that were written since.
-    pub fn new_lines(&mut self) -> Result<Vec<String>, Error> {
-        let length = fs::symlink_metadata(&self.path).map_err(failed("read", &self.path))?.len();
+    pub fn new_lines(&mut self, session: &Session) -> Result<Vec<String>, Error> {
         let mut bytes = std::mem::take(&mut self.rest);
-        if length < self.offset {
-            // It was begun anew; what came before is in the older part.
-            let before = older(&self.path);
-            read_from(&before, self.offset, &mut bytes).map_err(failed("read", &before))?;
-            self.offset = 0;
+        match &self.place {
+            LogPlace::File(path) => {
+                let length = fs::symlink_metadata(path).map_err(failed("read", path))?.len();
+                if length < self.offset {
+                    // It was begun anew; what came before is in the older part.
+                    let before = older(path);
+                    read_from(&before, self.offset, &mut bytes).map_err(failed("read", &before))?;
+                    self.offset = 0;
+                }
+                self.offset += read_from(path, self.offset, &mut bytes).map_err(failed("read", path))?;
+            }
+            LogPlace::Server { task, fence } => {
+                let part = session.load_log(task, *fence, self.offset)?.unwrap_or_default();
+                bytes.extend(part.text);
+                self.offset = part.end;
+            }
         }
-        self.offset += read_from(&self.path, self.offset, &mut bytes).map_err(failed("read", &self.path))?;
         let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         self.rest = bytes.split_off(end);
         Ok(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
@@ -101,20 +130,25 @@ fn read_from(path: &Path, offset: u64, into: &mut Vec<u8>) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use toft_session::config::{Config, StoreLocation};
+
     use super::*;
 
     #[test]
     fn whole_lines_are_read_once_also_when_the_log_is_begun_anew() {
         let dir = tempfile::tempdir().unwrap();
+        let store = Some(StoreLocation::Path(dir.path().join("toft.db")));
+        let config = Config { store, dir: Some(dir.path().to_owned()), ..Config::default() };
+        let session = Session::found(&config).unwrap();
         let path = dir.path().join("log");
-        let mut tail = LogTail { path: path.clone(), offset: 0, rest: Vec::new() };
+        let mut tail = LogTail::of_file(path.clone());
         fs::write(&path, "one\ntw").unwrap();
-        assert_eq!(tail.new_lines().unwrap(), ["one"]);
+        assert_eq!(tail.new_lines(&session).unwrap(), ["one"]);
         fs::write(&path, "one\ntwo\nthree\n").unwrap();
-        assert_eq!(tail.new_lines().unwrap(), ["two", "three"]);
+        assert_eq!(tail.new_lines(&session).unwrap(), ["two", "three"]);
         fs::write(older(&path), "one\ntwo\nthree\nfour\n").unwrap();
         fs::write(&path, "five\n").unwrap();
-        assert_eq!(tail.new_lines().unwrap(), ["four", "five"]);
-        assert!(tail.new_lines().unwrap().is_empty());
+        assert_eq!(tail.new_lines(&session).unwrap(), ["four", "five"]);
+        assert!(tail.new_lines(&session).unwrap().is_empty());
     }
 }

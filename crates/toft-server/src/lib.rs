@@ -5,3 +5,4 @@
 mod blocking;
 pub mod http;
 pub mod mcp;
+mod objects;

@@ -271,6 +271,10 @@ pub(crate) struct LandSection {
     /// When the issue of finished work is closed.
     #[schemars(extend("default" = "landed"))]
     pub(crate) close: Option<CloseRule>,
+    /// Whether finished commits are sent to the toft server, with what no remote has of their history, so that every clone can
+    /// land them.
+    #[schemars(extend("default" = true, "scope" = "clone"))]
+    pub(crate) send: Option<bool>,
     /// Files in which both sides of a conflict are kept, as in `.gitattributes`: `["CHANGELOG.md"]`.
     pub(crate) union: Option<Vec<String>>,
 }

@@ -145,6 +145,8 @@ pub struct LandRules {
     pub review: BTreeMap<String, String>,
     pub update: UpdateRule,
     pub close: CloseRule,
+    /// Finished commits are sent to the toft server, so that every clone can land them.
+    pub send: bool,
     /// Files in which both sides of a conflict are kept.
     pub union: Vec<String>,
 }
@@ -165,6 +167,7 @@ impl Default for LandRules {
             review: BTreeMap::from([("default".to_owned(), "none".to_owned())]),
             update: UpdateRule::default(),
             close: CloseRule::default(),
+            send: true,
             union: Vec::new(),
         }
     }

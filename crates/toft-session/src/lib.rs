@@ -5,6 +5,8 @@
 
 pub mod backup;
 mod blobs;
+pub mod clones;
+pub mod commits;
 pub mod config;
 pub mod config_file;
 mod distant;

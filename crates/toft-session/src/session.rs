@@ -17,20 +17,21 @@ use toft_core::{
     id::{IdGenerator, RepositoryId},
     refusal::Refusal,
     repository::{Place, Repository, Scope, Worktree},
-    store::{Access, Store},
+    store::{Access, Fault, Store, StoreError},
     time::Timestamp,
     verbs::{Caller, Operation, Verb, facts, flow, visit},
 };
 use toft_vcs::{AGAIN, Checkout, MAIN};
 
 use crate::{
-    config::Config,
+    config::{Config, variable},
     engine::{Engine, Home, Open},
     error::Error,
     events::Events,
     holds::write_private,
     locate::{Located, establish, init, locate, worktree_store},
     machine::Machine,
+    person::MARK,
 };
 
 /// How often a waiting process checks for changes: soon at first, then less and less often.
@@ -268,6 +269,14 @@ impl Session {
     }
 
     /// Records a note beside the outcome: a consequence of the command failed, but the outcome of the command is still
+    /// Notes what failed after a verb. The token of a runner's agent ends with its lease: then its runner does the rest.
+    pub fn note_failure(&self, what: &str, error: &Error) {
+        let over = matches!(error, Error::Store(StoreError::Blocked { fault: Fault::Credentials, .. }));
+        if !over || variable(MARK).is_none() {
+            self.note(format!("{what}: {error}"));
+        }
+    }
+
     /// valid.
     pub fn note(&self, text: impl Into<String>) {
         let text = text.into();
@@ -356,6 +365,7 @@ impl Session {
                 common_dir: checkout.common_dir.display().to_string(),
                 roots: identity.roots,
                 remotes: identity.remotes,
+                clone_url: None,
                 created: Timestamp::default(),
             },
             worktree: Worktree {

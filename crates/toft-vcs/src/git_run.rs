@@ -189,6 +189,12 @@ impl Git {
         Self::plain(dir, None, false)
     }
 
+    /// The same with access to remotes.
+    pub(crate) fn abroad(mut self) -> Self {
+        self.abroad = true;
+        self
+    }
+
     /// Git in a checkout that toft has just created and no agent has seen.
     pub(crate) fn made(dir: &Path) -> Self {
         Self::plain(dir, Some(dir.join(".git")), true)

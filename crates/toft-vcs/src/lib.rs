@@ -7,6 +7,7 @@
 #[cfg(not(unix))]
 compile_error!("toft runs on Unix (Linux, macOS, the BSDs); on Windows, use WSL");
 
+pub mod clone;
 mod command;
 pub mod exchange;
 mod git;

@@ -1,7 +1,7 @@
 //! Offers finished work for landing, and lists what has not landed.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -14,14 +14,19 @@ use toft_core::{
     time::Timestamp,
     verbs::{
         facts,
-        land::{List, ListedLanding},
+        land::{List, ListedLanding, Take},
         workspace::Show,
     },
     workspace::WorkspaceKind,
 };
 use toft_plan::Plan;
 use toft_session::{error::Error, land::CloseRule};
-use toft_vcs::{Vcs, exchange::Range, landing::LandingRepository, workspace::WorkspaceBackend};
+use toft_vcs::{
+    Vcs,
+    exchange::Range,
+    landing::{BundleTaken, LandingRepository},
+    workspace::WorkspaceBackend,
+};
 
 use crate::Work;
 
@@ -73,6 +78,18 @@ impl Work<'_> {
                 repository.pin(name.as_str(), commit)?;
             }
         }
+        let bases: Vec<String> =
+            workspace.iter().map(|workspace| workspace.base.clone()).filter(|base| !base.is_empty()).collect();
+        let sent = match self.located().repository.as_ref().filter(|_| self.sends_commits()) {
+            Some(id) => match repository.bundle(name.as_str(), &bases) {
+                Ok(bundle) => self.send_commits(id, commit, &bundle)?,
+                Err(error) => {
+                    self.note(format!("its commits stay on this machine: {error}"));
+                    false
+                }
+            },
+            None => false,
+        };
         let labels =
             self.perform(facts::TaskRow { task: task.clone() })?.map(|task| task.spec.labels).unwrap_or_default();
         Ok(Some(LandingOffer {
@@ -81,7 +98,9 @@ impl Work<'_> {
             host: self.machine().disks().to_owned(),
             clone: checkout.common_dir.display().to_string(),
             workspace: workspace.as_ref().map(|workspace| workspace.id.clone()),
-            bases: workspace.iter().map(|workspace| workspace.base.clone()).filter(|base| !base.is_empty()).collect(),
+            bases,
+            sent,
+            taken: false,
             branch: workspace.and_then(|workspace| workspace.branch),
             closes: rules.close == CloseRule::Landed,
             review: rules.reviewer(&labels),
@@ -108,18 +127,86 @@ impl Work<'_> {
                 listed = self.perform(request)?;
             }
         }
-        let here = self.located().checkout.as_ref().map(|checkout| checkout.common_dir.display().to_string());
+        let mut got: Option<BTreeSet<(String, String)>> = None;
         for entry in &mut listed {
-            let offer = &entry.landing.offer;
-            // A repository that was moved is where it is now.
-            let other = Some(&offer.clone) != here.as_ref() && Path::new(&offer.clone).exists();
-            let elsewhere = offer.host != self.machine().disks() || other;
-            if elsewhere && entry.landing.state == LandingState::Queued {
-                let (host, clone) = (offer.host.clone(), offer.clone.clone());
-                entry.waits = Some(LandingWait::Elsewhere { host, clone });
+            if entry.landing.state != LandingState::Queued || !self.is_elsewhere(&entry.landing) {
+                continue;
             }
+            let offer = &entry.landing.offer;
+            // Who pushes to a remote needs nothing but the commits: the remote decides who is first.
+            if offer.sent
+                && let Some(repository) = self.landing_repository()?.filter(LandingRepository::pushes)
+            {
+                let got = match &mut got {
+                    Some(got) => got,
+                    none => none.insert(repository.pinned()?.into_iter().collect()),
+                };
+                if got.contains(&(entry.landing.pin(), offer.tip.clone())) {
+                    continue;
+                }
+            }
+            let (host, clone) = (offer.host.clone(), offer.clone.clone());
+            entry.waits = Some(LandingWait::Elsewhere { host, clone });
         }
         Ok(listed)
+    }
+
+    /// Whether the commits of some work are in another clone.
+    fn is_elsewhere(&self, landing: &Landing) -> bool {
+        let here = self.located().checkout.as_ref().map(|checkout| checkout.common_dir.display().to_string());
+        let offer = &landing.offer;
+        // A repository that was moved is where it is now.
+        let other = Some(&offer.clone) != here.as_ref() && Path::new(&offer.clone).exists();
+        offer.host != self.machine().disks() || other
+    }
+
+    /// Gets finished work of other machines from the server, so that it can land here: what is named, or everything that no
+    /// other clone lands. Returns what is in the way of the rest.
+    pub fn take_sent_work(&self, ids: &[String]) -> Result<Vec<String>, Error> {
+        let mut why = Vec::new();
+        if !self.sends_commits() {
+            return Ok(why);
+        }
+        let Some(repository) = self.landing_repository()? else { return Ok(why) };
+        let Some(checkout) = &self.located().checkout else { return Ok(why) };
+        for ListedLanding { landing, waits, .. } in self.landings(ids, 0)? {
+            let (named, pushes) = (!ids.is_empty(), repository.pushes());
+            let may = landing.may_be_taken(&landing.offer.tip, named || pushes);
+            if !may || !matches!(waits, Some(LandingWait::Elsewhere { .. })) {
+                continue;
+            }
+            let tip = landing.offer.tip.clone();
+            let name = landing.issue.clone().unwrap_or_else(|| landing.id.to_string());
+            let Some(bundle) = self.load_commits(&landing.repository, &tip)? else {
+                why.push(format!("the server has lost the commits of {name}; they are in {}", landing.offer.clone));
+                continue;
+            };
+            if repository.take_bundle(Some(&landing.pin()), &tip, &bundle)? == BundleTaken::Lacks {
+                why.push(format!("the commits of {name} are built on some that this clone lacks: git fetch gets them"));
+                continue;
+            }
+            if !pushes {
+                let clone = checkout.common_dir.display().to_string();
+                self.perform(Take { landing: landing.id, tip, clone, named })?;
+            }
+        }
+        Ok(why)
+    }
+
+    /// Gets commits of other machines that work is to begin with.
+    pub(crate) fn take_commits(&self, commits: &[String]) -> Result<(), Error> {
+        let Some(id) = self.located().repository.as_ref().filter(|_| self.sends_commits()) else { return Ok(()) };
+        let Some(repository) = self.landing_repository()? else { return Ok(()) };
+        for commit in commits {
+            if !repository.has(commit)?
+                && let Some(bundle) = self.load_commits(id, commit)?
+                && repository.take_bundle(None, commit, &bundle)? == BundleTaken::Lacks
+            {
+                let short = commit.get(..12).unwrap_or(commit);
+                self.note(format!("{short} is built on commits that this clone lacks: git fetch gets them"));
+            }
+        }
+        Ok(())
     }
 
     /// Where work begins that is pushed to a remote: its branch as it was last seen, and not the checkout's commit, which may

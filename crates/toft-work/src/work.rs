@@ -62,13 +62,13 @@ impl Work<'_> {
         match Plan::open(self.session) {
             Ok(Some(plan)) => plan.tell(),
             Ok(None) => {}
-            Err(error) => self.note(format!("the ledgers were not told yet: {error}")),
+            Err(error) => self.note_failure("the ledgers were not told yet", &error),
         }
         // Work that was claimed in another repository of a shared store may have ended here.
         if !self.located().own_store()
             && let Err(error) = self.tell_ledgers_elsewhere()
         {
-            self.note(format!("the ledgers of other repositories were not told yet: {error}"));
+            self.note_failure("the ledgers of other repositories were not told yet", &error);
         }
     }
 
@@ -219,7 +219,7 @@ impl Work<'_> {
     /// Removes the workspace of an ended task, if the configuration allows it. A failure does not affect the task.
     pub fn tidy_after(&self, actor: &str, task: &Task) -> Option<Tidied> {
         self.let_go_of_workspace(actor, task).unwrap_or_else(|error| {
-            self.note(format!("its workspace was not changed: {error}"));
+            self.note_failure("its workspace was not changed", &error);
             None
         })
     }

@@ -39,6 +39,7 @@ pub use toft_runner::{self as runner, briefing, hooks};
 pub use toft_session::{
     Error, Session,
     backup::{Backup, Restored, restore},
+    clones,
     config::{
         Config, ContainerRules, Names, OverlayMode, RunRules, StoreLocation, SyncRules, WorkspaceRules, home,
         state_home,

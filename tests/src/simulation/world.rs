@@ -175,6 +175,7 @@ impl World {
             common_dir: "/fleet/.git".into(),
             roots: Vec::new(),
             remotes: Vec::new(),
+            clone_url: None,
             created: Timestamp(0),
         };
         let worktree = Worktree { repository: id, name: "main".into(), path: "/fleet".into(), seen: Timestamp(0) };

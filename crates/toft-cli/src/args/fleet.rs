@@ -23,6 +23,10 @@ pub(crate) struct Serve {
     /// Connections to the store
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     pub(crate) connections: usize,
+    /// Where commits and logs of other machines are kept: a directory, or s3://BUCKET/PREFIX [default: beside a store that is a
+    /// file; nowhere for PostgreSQL]
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) objects: Option<String>,
     /// Writes a second from which a space on PostgreSQL is held in memory
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) hold_from: u32,
@@ -41,13 +45,32 @@ pub(crate) struct Login {
 /// Let this machine work for a server: trade a code for a token of its own. `toft token create NAME --join` makes a code.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toft join https://fleet.example CODE         # then, in a clone: toft init --store URL, toft run …"
+    after_help = "Examples:\n  toft join https://fleet.example CODE         # then: toft run --clone --store https://fleet.example --agent claude"
 )]
 pub(crate) struct Join {
     /// Address of the server
     pub(crate) url: String,
     /// Code, which can be used once, within ten minutes
     pub(crate) code: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RepoCommand {
+    /// List the repositories of the store, with the addresses that machines clone them from
+    #[command(alias = "ls")]
+    List,
+    /// Say from where machines of the fleet clone this repository
+    #[command(
+        after_help = "Examples:\n  toft repo url git@git.example:team/shop.git   # each machine brings its own key\n  toft repo url --remove"
+    )]
+    Url {
+        /// https://HOST/PATH, ssh://… or USER@HOST:PATH, without a password
+        #[arg(required_unless_present = "remove")]
+        url: Option<String>,
+        /// No machine clones it any more
+        #[arg(long, conflicts_with = "url")]
+        remove: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -21,7 +21,7 @@ use commands::commands;
 
 pub(crate) use self::{
     agent::{AgentCommand, Answer, Assign, Inbox, Pause, Register, Resume, Send, Tell},
-    fleet::{CreateToken, Join, Login, Serve, TokenCommand},
+    fleet::{CreateToken, Join, Login, RepoCommand, Serve, TokenCommand},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     land::{Land, LandCommand, Review},
     plan::{
@@ -174,6 +174,7 @@ commands! {
     Login(Login) "login" [] "Keep a token for a server";
     Join(Join) "join" [] "Let this machine work for a server";
     Token(TokenArgs) "token" ["tokens"] "Manage the tokens of a server";
+    Repo(RepoArgs) "repo" ["repos"] "Manage the repositories of a server";
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
     Schema(Schema) "schema" [] "Print the JSON schemas of all calls";
@@ -204,7 +205,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 9] = [
         "Share",
         &["sync", "ledger", "propose", "withdraw", "accept", "reject", "move", "purge", "import", "export", "compact"],
     ),
-    ("Many machines", &["serve", "token", "login", "join"]),
+    ("Many machines", &["serve", "token", "repo", "login", "join"]),
     ("Admin", &["init", "where", "doctor", "backup", "migrate", "gc", "schema", "man"]),
     ("Learn", &["try", "help"]),
 ];
@@ -369,6 +370,13 @@ pub(crate) struct Agent {
 pub(crate) struct TokenArgs {
     #[command(subcommand)]
     pub(crate) command: TokenCommand,
+}
+
+/// Manage the repositories of a server: from where machines clone them.
+#[derive(Args, Debug)]
+pub(crate) struct RepoArgs {
+    #[command(subcommand)]
+    pub(crate) command: RepoCommand,
 }
 
 /// Allow this repository's setup commands to run in workspaces. Without an option, shows the commands.

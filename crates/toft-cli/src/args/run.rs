@@ -20,6 +20,7 @@ Examples:\n  \
 toft run --slots 5 --agent claude              # five Claude Code agents, until you stop them\n  \
 toft run --until-idle -- ./my-agent.sh         # any command, until no work is left\n  \
 toft run --repo ~/api --repo ~/web --slots 4 --agent codex\n  \
+toft run --clone --slots 8 --agent claude --store https://fleet.example\n  \
 toft run --once -l rust --total 2h -- codex exec -"
 )]
 pub(crate) struct Run {
@@ -29,6 +30,10 @@ pub(crate) struct Run {
     /// Repository to work in, instead of this one; repeat it and the slots take work from all of them in turn
     #[arg(long = "repo", value_name = "DIR")]
     pub(crate) repositories: Vec<PathBuf>,
+    /// Work in every repository of the server that has an address to clone from (toft repo url), in clones that toft makes and
+    /// keeps up to date
+    #[arg(long, conflicts_with = "repositories")]
+    pub(crate) clone: bool,
     /// Claim only tasks with this label; repeat to require several
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,

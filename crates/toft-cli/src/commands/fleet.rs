@@ -7,15 +7,18 @@ use toft::{
     refusal::Refusal,
     session_token,
     token::TokenRole,
-    verbs::token::{Create, List, Revoke},
+    verbs::{
+        token::{Create, List, Revoke},
+        visit,
+    },
 };
 use toft_server::http::{ServeRules, serve as serve_http};
 
 use super::{App, Done, asked};
 use crate::{
-    args::{CreateToken, Join, Login, Serve, TokenCommand},
+    args::{CreateToken, Join, Login, RepoCommand, Serve, TokenCommand},
     exit::Failure,
-    render::{LoggedIn, Serving, TokenList, TokenMade, TokensRevoked},
+    render::{LoggedIn, RepositoryList, Serving, TokenList, TokenMade, TokensRevoked},
 };
 
 pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
@@ -33,6 +36,7 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
         tls: args.cert.clone().zip(args.key.clone()),
         connections: args.connections,
         hold_from: args.hold_from,
+        objects: args.objects.clone(),
         policy: located.policy.clone(),
         retention: located.retention.clone(),
     };
@@ -71,6 +75,21 @@ pub(super) fn token(app: &App<'_>, command: &TokenCommand) -> Done {
             app.show(&TokensRevoked { name: name.clone(), count })
         }
     }
+}
+
+pub(super) fn repo(app: &App<'_>, command: &RepoCommand) -> Done {
+    let toft = app.open()?;
+    let url = match command {
+        RepoCommand::List => {
+            let all = app.perform(toft, visit::List {})?;
+            return app.show(&RepositoryList(all.into_iter().map(|(repository, _)| repository).collect()));
+        }
+        RepoCommand::Url { url, .. } => url.clone(),
+    };
+    let nowhere = || toft::Error::NoRepository { dir: toft.located().dir.clone() };
+    let repository = toft.located().repository.clone().ok_or_else(nowhere)?;
+    let repository = app.perform(toft, visit::CloneFrom { repository, url })?;
+    app.show(&RepositoryList(vec![repository]))
 }
 
 fn create(app: &App<'_>, args: &CreateToken) -> Done {

@@ -58,14 +58,14 @@ pub(super) fn logs(app: &App<'_>, args: &Logs) -> Done {
         }
         let latest = if looks == 0 && wanted.is_none() { LATEST } else { usize::MAX };
         for one in followed.values_mut() {
-            one.print(app, args.raw, wanted.is_none(), latest)?;
+            one.print(app, toft, args.raw, wanted.is_none(), latest)?;
         }
         if looks % LOOKS == 0 {
             let mut over = Vec::new();
             for (key, one) in &mut followed {
                 if toft.attempts().has_ended(&one.log)? {
                     // What it wrote between the look and its end.
-                    one.print(app, args.raw, wanted.is_none(), usize::MAX)?;
+                    one.print(app, toft, args.raw, wanted.is_none(), usize::MAX)?;
                     over.push(key.clone());
                 }
             }
@@ -90,8 +90,8 @@ fn running(toft: &Toft, wanted: Option<&str>) -> Result<Vec<RunningLog>, Failure
 
 impl FollowedLog {
     /// Prints what is new, at most the `latest` lines.
-    fn print(&mut self, app: &App<'_>, raw: bool, named: bool, latest: usize) -> Result<(), Failure> {
-        let new = self.tail.new_lines()?;
+    fn print(&mut self, app: &App<'_>, toft: &Toft, raw: bool, named: bool, latest: usize) -> Result<(), Failure> {
+        let new = self.tail.new_lines(toft)?;
         let new = &new[new.len().saturating_sub(latest)..];
         if app.output.machine() {
             let row = |line: &String| {

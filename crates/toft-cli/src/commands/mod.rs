@@ -12,6 +12,7 @@ mod logs;
 mod place;
 mod plan;
 mod run;
+mod run_repositories;
 mod setup;
 mod share;
 mod upkeep;
@@ -106,6 +107,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Login(args) => fleet::login(app, args),
         Command::Join(args) => fleet::join(app, args),
         Command::Token(args) => fleet::token(app, &args.command),
+        Command::Repo(args) => fleet::repo(app, &args.command),
         Command::Backup(args) => upkeep::backup(app, args),
         Command::Migrate(_) => upkeep::migrate(app),
         Command::Schema(args) => upkeep::schema(app, args),

@@ -33,7 +33,7 @@ use toft::{
     },
 };
 
-use super::{App, Done};
+use super::{App, Done, run_repositories};
 use crate::{
     args::{Acp, Prime, Run, SandboxMode, Sandboxed, Stop},
     exit::Failure,
@@ -42,7 +42,7 @@ use crate::{
 
 pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let slot = std::env::var(SLOT).ok();
-    let all = repositories(app, args, slot.as_ref())?;
+    let all = run_repositories::open(app, args, slot.as_ref())?;
     let Some(toft) = all.first() else { return Ok(ExitCode::SUCCESS) };
     let mut rules = rules(&all, args)?;
     // Agents that were given a name can do what is asked of that name.
@@ -120,6 +120,10 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     }
     // Issues of other clones, before the slots look for work; what does not work now does the next time.
     for toft in &all {
+        if args.clone {
+            run_repositories::bring_up_to_date(app, toft)?;
+            continue;
+        }
         let _ = toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself()));
     }
     let troubled = fleet.run(orders, |event| {
@@ -188,26 +192,6 @@ fn failed_for_good(all: &[Toft]) -> Result<BTreeMap<String, String>, Failure> {
         }));
     }
     Ok(failed)
-}
-
-/// The repositories that are worked in: those that were named, or the one here. The agent of a slot has the slot's name.
-fn repositories(app: &App<'_>, args: &Run, slot: Option<&String>) -> Result<Vec<Toft>, Failure> {
-    let config = toft::Config { brief: false, ..app.config()? };
-    let agent = slot.cloned().or(config.agent.clone());
-    let dirs: Vec<Option<PathBuf>> = match args.repositories.is_empty() {
-        true => vec![config.dir.clone()],
-        false => args.repositories.iter().map(|dir| Some(config.dir.clone().unwrap_or_default().join(dir))).collect(),
-    };
-    let mut all: Vec<Toft> = Vec::new();
-    for dir in dirs {
-        let toft = Toft::with(toft::Config { dir, agent: agent.clone(), ..config.clone() })?;
-        let clone = |toft: &Toft| toft.located().checkout.as_ref().map(|checkout| checkout.common_dir.clone());
-        // One that was named twice is one.
-        if all.iter().all(|known| clone(known) != clone(&toft)) {
-            all.push(toft);
-        }
-    }
-    Ok(all)
 }
 
 fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use toft::token::{Token, TokenRole};
+use toft::{
+    repository::Repository,
+    token::{Token, TokenRole},
+};
 
 use super::{
     View, data,
@@ -86,6 +89,32 @@ impl View for TokenMade {
         let Token { name, role, expires, .. } = &self.made;
         let until = expires.map_or_else(|| "until it is revoked".to_owned(), |at| format!("until {at}"));
         page.line(format!("For {} ({role}), {until}. It is not shown again.", clean(name)));
+    }
+}
+
+pub(crate) struct RepositoryList(pub(crate) Vec<Repository>);
+
+impl View for RepositoryList {
+    fn kind(&self) -> &'static str {
+        "repositories"
+    }
+
+    fn json(&self) -> Value {
+        data(&self.0)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|repository| repository.id.to_string()).collect()
+    }
+
+    fn text(&self, page: &mut Page) {
+        for Repository { id, name, clone_url, .. } in &self.0 {
+            let from = clone_url.as_deref().map_or_else(|| "not cloned by machines".to_owned(), clean);
+            page.line(format!("{}  {id}  {from}", clean(name)));
+        }
+        if self.0.is_empty() {
+            page.line("No repositories; toft init registers one.");
+        }
     }
 }
 

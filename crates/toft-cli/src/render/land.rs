@@ -40,6 +40,9 @@ fn state(entry: &ListedLanding) -> String {
             format!("waits for the fix of {}", issue.as_deref().unwrap_or(landing.as_str()))
         }
         (Some(LandingWait::PullRequest { url }), _) => format!("waits for {url}"),
+        (Some(LandingWait::Elsewhere { .. }), _) if landing.may_be_taken(&landing.offer.tip, false) => {
+            "is on the server".into()
+        }
         (Some(LandingWait::Elsewhere { clone, .. }), _) => format!("is in {clone}"),
         (_, LandingState::Bounced) => {
             let reason = landing.bounce().map_or("", |bounce| bounce.reason.as_str());

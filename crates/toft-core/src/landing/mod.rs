@@ -89,6 +89,12 @@ pub struct LandingOffer {
     /// The commits that its workspaces were made from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bases: Vec<String>,
+    /// The server has them, too: any clone can land them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sent: bool,
+    /// A clone on another machine than the one that made them lands them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub taken: bool,
     /// Its issue is closed when it has landed; otherwise it was closed when it was done.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub closes: bool,
@@ -310,6 +316,12 @@ impl Landing {
     pub fn is_still(&self, known: &Self) -> bool {
         let queued = self.state == LandingState::Queued && self.offer == known.offer;
         self.id == known.id && queued && !self.needs_review()
+    }
+
+    /// Whether a clone that has got its commit may land it: only one does, unless a person names the work.
+    #[must_use]
+    pub fn may_be_taken(&self, tip: &str, named: bool) -> bool {
+        self.state == LandingState::Queued && self.offer.sent && self.offer.tip == tip && (named || !self.offer.taken)
     }
 
     /// The pull request that has its present tip.

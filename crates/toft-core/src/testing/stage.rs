@@ -142,6 +142,7 @@ impl Stage {
                 common_dir: "/stage/.git".into(),
                 roots: Vec::new(),
                 remotes: Vec::new(),
+                clone_url: None,
                 created: Timestamp(0),
             },
             worktree: Worktree { repository, name: "main".into(), path: "/stage".into(), seen: Timestamp(0) },

@@ -34,7 +34,7 @@ pub struct Call {
 }
 
 /// Every verb, in the order of names.
-pub static CALLS: [Call; 101] = [
+pub static CALLS: [Call; 103] = [
     call::<agent::List>(),
     call::<agent::Mine>(),
     call::<agent::Register>(),
@@ -85,6 +85,7 @@ pub static CALLS: [Call; 101] = [
     call::<land::Revert>(),
     call::<land::Review>(),
     call::<facts::LandingRow>(),
+    call::<land::Take>(),
     call::<land::Verdicts>(),
     call::<facts::LeaseHolders>(),
     call::<facts::LiveLeases>(),
@@ -99,6 +100,7 @@ pub static CALLS: [Call; 101] = [
     call::<renew::Request>(),
     call::<report::Request>(),
     call::<visit::List>(),
+    call::<visit::CloneFrom>(),
     call::<save::Request>(),
     call::<send::Request>(),
     call::<show::Request>(),

@@ -290,7 +290,7 @@ fn judge(work: &mut VerbContext<'_>, events: &[Event], redo: bool) -> VerbResult
         }
         "task.waiting" | "task.answered" => not("others may have acted on it; toft answer, toft agent send"),
         "land.landed" => not("it is in the target; toft land revert takes it back"),
-        "land.bounced" | "land.approved" | "land.proposed" | "land.queued" | "land.withdrawn" => {
+        "land.bounced" | "land.approved" | "land.proposed" | "land.queued" | "land.taken" | "land.withdrawn" => {
             not("toft land and toft review go on from here")
         }
         "message.sent" => not("it may have been read; send another"),

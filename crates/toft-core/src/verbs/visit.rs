@@ -7,8 +7,9 @@ use serde_json::json;
 use super::{Verb, VerbContext};
 use crate::{
     change::Write,
-    refusal::VerbResult,
-    repository::{Repository, Worktree},
+    id::RepositoryId,
+    refusal::{Refusal, VerbResult},
+    repository::{Repository, Worktree, check_clone_url},
     store::Access,
 };
 
@@ -32,7 +33,7 @@ impl Verb for Request {
         let known = work.tx.repositories()?.into_iter().find(|known| known.id == self.repository.id);
         let worktrees = work.tx.worktrees(&self.repository.id)?;
         let seen = worktrees.iter().find(|known| known.name == self.worktree.name);
-        self.repository.created = work.now.wall;
+        (self.repository.created, self.repository.clone_url) = (work.now.wall, None);
         if let Some(known) = &known {
             // The first clone that was seen names the repository; every other adds what it knows.
             let new = std::mem::replace(&mut self.repository, known.clone());
@@ -53,6 +54,38 @@ impl Verb for Request {
             vec![Write::Repository(self.repository), Write::Worktree(self.worktree)],
         )?;
         Ok(true)
+    }
+}
+
+/// Say from where machines of the fleet clone a repository.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RepositoryCloneFrom")]
+pub struct CloneFrom {
+    pub repository: RepositoryId,
+    /// The address; from nowhere if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+impl Verb for CloneFrom {
+    type Outcome = Repository;
+    const NAME: &'static str = "repository.clone_from";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Repository> {
+        if let Some(Err(problem)) = self.url.as_deref().map(check_clone_url) {
+            return Err(Refusal::Invalid { field: "url".into(), problem }.into());
+        }
+        let known = work.tx.repositories()?.into_iter().find(|known| known.id == self.repository);
+        let missing = || Refusal::NotFound { what: "repository".into(), text: self.repository.to_string() };
+        let mut repository = known.ok_or_else(missing)?;
+        if repository.clone_url != self.url {
+            repository.clone_url = self.url;
+            let detail = json!({ "name": repository.name, "url": repository.clone_url });
+            let id = repository.id.to_string();
+            work.record(&id, "repository.clone_from", detail, vec![Write::Repository(repository.clone())])?;
+        }
+        Ok(repository)
     }
 }
 

@@ -1,14 +1,18 @@
 //! toft over HTTP: verbs are sent, and run here.
 //!
 //! `routes.rs` has the paths; `server_state.rs` finds out who asks, and for which space; `served_space.rs` runs the verb on one of
-//! the stores of `pool.rs`, or hands it to `writer.rs`; a claim that finds nothing waits in `waiting.rs`; `events.rs` streams the log; `openapi.rs` describes it all from the types.
+//! the stores of `pool.rs`, or hands it to `writer.rs`; a claim that finds nothing waits in `waiting.rs`; `events.rs` streams the log; `commits.rs` and `logs.rs` keep what
+//! machines send beside verbs; `openapi.rs` describes it all from the types.
 
 mod answer;
+mod commits;
 mod connections;
 mod events;
+mod logs;
 mod openapi;
 mod pool;
 mod routes;
+mod served_objects;
 mod served_space;
 mod server_state;
 mod upkeep;
@@ -40,6 +44,8 @@ pub struct ServeRules {
     pub connections: usize,
     /// Writes a second from which a space on PostgreSQL is held in memory.
     pub hold_from: u32,
+    /// Where commits and logs are kept: a directory, or `s3://BUCKET/PREFIX`; beside the store if that is a file.
+    pub objects: Option<String>,
     /// The settings of callers that bring none.
     pub policy: Policy,
     /// How long history is kept.

@@ -57,7 +57,8 @@ impl StorePool {
             let taken = TakenStore { engine: Some(engine), idle, _permit: permit };
             Ok(taken.engine.as_ref().map(work))
         });
-        done.await.transpose()?.flatten().ok_or(busy)
+        let broken = StoreError::Failed { doing: "answer".into(), cause: "the server failed; its log says why".into() };
+        done.await.transpose()?.flatten().ok_or(broken)
     }
 
     /// Asks the store on a connection that no request uses.

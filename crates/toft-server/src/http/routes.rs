@@ -21,7 +21,7 @@ use tokio::time::{timeout, timeout_at};
 
 use super::{
     answer::{failure, json as as_json, outcome, plain, unknown_caller},
-    events,
+    commits, events, logs,
     openapi::openapi,
     server_state::{Asker, NotTaken, ServerState},
     waiting,
@@ -59,7 +59,9 @@ pub(super) fn router(state: Arc<ServerState>) -> Router {
         .route("/v1/token", get(own_token))
         .route("/v1/changes", get(changes))
         .route("/v1/events", get(event_stream))
-        .route("/v1/blobs/{blob}", put(keep_blob).get(blob));
+        .route("/v1/blobs/{blob}", put(keep_blob).get(blob))
+        .route("/v1/commits/{repository}/{commit}", put(commits::keep).get(commits::load))
+        .route("/v1/logs/{task}/{number}", put(logs::append).get(logs::load));
     for (path, name, field) in RESOURCES {
         let read = move |State(state): State<Arc<ServerState>>,
                          Path(parts): Path<BTreeMap<String, String>>,
@@ -169,7 +171,7 @@ async fn run(asker: &Asker, name: &str, mut sent: SentCall, wait: Duration) -> R
     }
 }
 
-async fn identify(state: &Arc<ServerState>, headers: &HeaderMap) -> Result<Asker, Response> {
+pub(super) async fn identify(state: &Arc<ServerState>, headers: &HeaderMap) -> Result<Asker, Response> {
     state.identify(headers).await.map_err(|not_taken| match not_taken {
         NotTaken::Unknown => unknown_caller(),
         NotTaken::Protocol(version) => {

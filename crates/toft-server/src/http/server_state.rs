@@ -18,12 +18,14 @@ use toft_core::{
 use toft_session::{
     engine::{Engine, Home, Open},
     error::Error,
+    mask::Mask,
 };
 use tokio::{runtime::Handle, time::sleep};
 
 use super::{
     ServeRules,
     pool::{StorePool, only_store},
+    served_objects::ServedObjects,
     served_space::ServedSpace,
     upkeep, waiting,
     writer::SpaceWriter,
@@ -44,6 +46,10 @@ pub(super) struct ServerState {
     spaces: Mutex<HashMap<String, (Arc<ServedSpace>, Instant)>>,
     /// The space of a token, by digest: it never moves.
     homes: Mutex<HashMap<String, String>>,
+    /// Commits and logs, if there is a place for them.
+    pub(super) objects: Option<ServedObjects>,
+    /// What no log shows.
+    pub(super) mask: Mask,
     draining: Arc<AtomicBool>,
 }
 
@@ -73,8 +79,17 @@ impl From<StoreError> for NotTaken {
 impl ServerState {
     /// Opens the first space, so that a server without its store does not start.
     pub(super) fn open(rules: &ServeRules) -> Result<Self, Error> {
-        let state =
-            Self { rules: rules.clone(), spaces: Mutex::default(), homes: Mutex::default(), draining: Arc::default() };
+        let state = Self {
+            rules: rules.clone(),
+            spaces: Mutex::default(),
+            homes: Mutex::default(),
+            objects: ServedObjects::open(rules)?,
+            mask: Mask::from_environment(match &rules.store {
+                Home::Server(url) => Some(url.as_str()),
+                Home::File(_) | Home::Remote(_) => None,
+            }),
+            draining: Arc::default(),
+        };
         let (name, first) = (state.first_name().to_owned(), state.open_space(state.first_name())?);
         state.spaces.lock().unwrap_or_else(PoisonError::into_inner).insert(name, (first, Instant::now()));
         Ok(state)
@@ -118,7 +133,8 @@ impl ServerState {
     /// Serves the claims of a space that wait, and forgets what is old, until it is closed.
     fn attend(&self, space: &Arc<ServedSpace>) {
         tokio::spawn(waiting::watch(Arc::downgrade(space)));
-        tokio::spawn(upkeep::forget_again_and_again(Arc::downgrade(space), self.rules.retention.clone()));
+        let objects = self.objects.as_ref().map(|kept| kept.objects.clone());
+        tokio::spawn(upkeep::forget_again_and_again(Arc::downgrade(space), self.rules.retention.clone(), objects));
     }
 
     fn close_idle(&self) {

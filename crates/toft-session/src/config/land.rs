@@ -53,6 +53,10 @@ impl Settings {
         if from == From::Tree && section.sandbox.is_some() {
             return Err("a configuration file inside the tree may not say what a check may do".into());
         }
+        if from == From::Tree && section.send.is_some() {
+            return Err("a configuration file inside the tree may not say what is sent to a server".into());
+        }
+        rules.send = section.send.unwrap_or(rules.send);
         rules.sandbox = section.sandbox.unwrap_or(rules.sandbox);
         rules.how = section.how.unwrap_or(rules.how);
         rules.batch = section.batch.unwrap_or(rules.batch).max(1);

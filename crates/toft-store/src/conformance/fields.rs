@@ -313,6 +313,7 @@ pub fn every_field_of_every_row_comes_back(pair: &Pair) {
         common_dir: "/r/.git".into(),
         roots: vec!["4b825dc".into()],
         remotes: vec!["example.org/team/app".into()],
+        clone_url: Some("https://git.example/x".into()),
         created: at(20),
     };
     let worktree =

@@ -30,6 +30,8 @@ fn landing(id: &str, n: i64, state: LandingState) -> Landing {
             workspace: Some(WorkspaceId::known("ws_1")),
             branch: Some("toft/x".into()),
             bases: vec!["ab0".into()],
+            sent: true,
+            taken: true,
             closes: true,
             review: Reviewer::Agent("eve".into()),
         },

@@ -141,6 +141,13 @@ pub(crate) struct RemoteGit {
 }
 
 impl RemoteGit {
+    /// Git outside of any repository, to clone from a remote at `url`.
+    pub(crate) fn outside(dir: &Path, url: &str, patience: Duration) -> Result<Self, RunError> {
+        let own_ssh = std::env::var_os("GIT_SSH_COMMAND").is_some() || std::env::var_os("GIT_SSH").is_some();
+        let quiet = !url.starts_with("http") && !own_ssh;
+        Ok(Self { git: Git::outside(dir).abroad(), quiet, patience, local: None })
+    }
+
     /// A git command with these arguments and the time limit.
     pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<Run, RunError> {
         let run = self.git.run(args)?.patience(self.patience);

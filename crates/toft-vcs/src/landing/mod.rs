@@ -3,6 +3,7 @@
 //! Nothing here needs a working directory: `merge-tree` merges, `commit-tree` records. A ref only moves from the value
 //! that the caller names.
 
+mod bundle;
 mod check_out;
 mod look;
 mod remote;
@@ -16,7 +17,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-pub use self::remote::RemoteBranch;
+pub use self::{bundle::BundleTaken, remote::RemoteBranch};
 
 use crate::{
     Checkout, Vcs,
@@ -224,10 +225,19 @@ impl LandingRepository {
         Ok(retry(delete).map(drop)?)
     }
 
+    /// The commits that are kept, each with its name.
+    pub fn pinned(&self) -> Result<Vec<(String, String)>, WorkspaceError> {
+        let listed = self.git.run(["for-each-ref", "--format=%(refname) %(objectname)", QUEUE])?.text()?;
+        let pair = |line: &str| {
+            let (name, commit) = line.split_once(' ')?;
+            Some((name.strip_prefix(QUEUE)?.to_owned(), commit.to_owned()))
+        };
+        Ok(listed.lines().filter_map(pair).collect())
+    }
+
     /// The names under which commits are kept.
     pub fn pins(&self) -> Result<Vec<String>, WorkspaceError> {
-        let listed = self.git.run(["for-each-ref", "--format=%(refname)", QUEUE])?.text()?;
-        Ok(listed.lines().filter_map(|name| name.strip_prefix(QUEUE)).map(str::to_owned).collect())
+        Ok(self.pinned()?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// Merges a commit into another. The message gets the trailers.

@@ -45,6 +45,11 @@ impl LandingRepository {
         self.pushed.as_ref().filter(|(name, _)| name == target).map(|(_, branch)| branch)
     }
 
+    /// Whether work is pushed to a branch of a remote.
+    pub fn pushes(&self) -> bool {
+        self.pushed.is_some()
+    }
+
     /// Whether `REMOTE/BRANCH` names a remote of this repository.
     pub fn names_remote(&self, name: &str) -> Result<bool, WorkspaceError> {
         Ok(RemoteBranch::of(&self.common, name)?.is_some())

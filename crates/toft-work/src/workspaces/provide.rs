@@ -59,6 +59,9 @@ impl Workspaces<'_> {
             return Err(Error::Untrusted { doing: "setting a workspace up", count: setup.commands().len() });
         }
         let mut start = self.backend.start(wanted.base.as_deref())?;
+        if wanted.base.is_none() {
+            self.work.take_commits(&named.commit.iter().chain(&named.needs).cloned().collect::<Vec<_>>())?;
+        }
         if let (None, Some(commit)) = (&wanted.base, &named.commit)
             && let Ok(last) = self.backend.start(Some(commit))
         {

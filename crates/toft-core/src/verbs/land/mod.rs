@@ -7,7 +7,7 @@ mod reviewer;
 mod settle;
 
 pub use check::{Flaky, RecordCheck, Verdicts};
-pub use propose::{RecordPullRequest, Retarget};
+pub use propose::{RecordPullRequest, Retarget, Take};
 pub use review::Review;
 pub use settle::{BounceLanding, LandedWork, Move, RecordLandings, Step};
 pub(super) use settle::{withdraw_all, withdraw_bounced};
@@ -110,8 +110,14 @@ impl Verb for Revert {
             );
         }
         let now = work.now.wall;
-        let offer =
-            LandingOffer { tip: self.tip, closes: false, workspace: None, branch: None, ..landed.offer.clone() };
+        let offer = LandingOffer {
+            tip: self.tip,
+            sent: false,
+            closes: false,
+            workspace: None,
+            branch: None,
+            ..landed.offer.clone()
+        };
         let landing = Landing {
             id: LandingId::generate(work.ids),
             title: format!("Revert: {}", landed.title),

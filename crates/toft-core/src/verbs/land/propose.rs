@@ -9,7 +9,7 @@ use crate::{
     change::Write,
     id::LandingId,
     landing::{Landing, PullRequest},
-    refusal::VerbResult,
+    refusal::{Refusal, VerbResult},
     rights::{self, Action},
     store::Access,
 };
@@ -38,6 +38,45 @@ impl Verb for Retarget {
             let detail = json!({ "landing": landing.id, "target": landing.offer.target });
             work.record(landing.entity(), "land.queued", detail, vec![Write::Landing(landing.clone())])?;
         }
+        Ok(landing)
+    }
+}
+
+/// Land finished work of another machine in this clone: from now on no other clone lands it unasked.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LandTake")]
+pub struct Take {
+    pub landing: LandingId,
+    /// The commit that this clone has got.
+    pub tip: String,
+    /// The directory of the clone.
+    pub clone: String,
+    /// A person named this work: it may be that of another clone that lands.
+    #[serde(default)]
+    pub named: bool,
+}
+
+impl Verb for Take {
+    type Outcome = Landing;
+    const NAME: &'static str = "land.take";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
+        rights::require(work, Action::Land)?;
+        let mut landing = find_landing(work, self.landing.as_str())?;
+        let host = work.processes.disks().to_owned();
+        if landing.offer.host == host && landing.offer.clone == self.clone {
+            return Ok(landing);
+        }
+        if !landing.may_be_taken(&self.tip, self.named) {
+            let (id, state) = (landing.id.to_string(), landing.state.as_str().to_owned());
+            let wanted = "work that waits, is on the server, and that no other clone lands".to_owned();
+            return Err(Refusal::WrongState { id, state, wanted }.into());
+        }
+        (landing.offer.host, landing.offer.clone, landing.offer.taken) = (host, self.clone, true);
+        landing.updated = work.now.wall;
+        let detail = json!({ "landing": landing.id, "host": landing.offer.host, "clone": landing.offer.clone });
+        work.record(landing.entity(), "land.taken", detail, vec![Write::Landing(landing.clone())])?;
         Ok(landing)
     }
 }

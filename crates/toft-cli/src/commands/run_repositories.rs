@@ -1,0 +1,53 @@
+//! The repositories that a runner works in.
+
+use std::{path::PathBuf, time::Duration};
+
+use toft::{Toft, plan::SyncOptions, runner::SUPERVISOR};
+
+use super::App;
+use crate::{args::Run, exit::Failure};
+
+/// The repositories that are worked in: those that were named, or the one here. The agent of a slot has the slot's name.
+pub(super) fn open(app: &App<'_>, args: &Run, slot: Option<&String>) -> Result<Vec<Toft>, Failure> {
+    let config = toft::Config { brief: false, ..app.config()? };
+    let agent = slot.cloned().or(config.agent.clone());
+    let dirs: Vec<Option<PathBuf>> = match args.repositories.is_empty() {
+        true if args.clone => {
+            let whole = toft::Config { dir: Some("/".into()), whole_store: true, ..config.clone() };
+            let make = slot.is_none() && std::env::var_os(SUPERVISOR).is_none();
+            let clones = Toft::with(whole)?.fleet_clones(make, |what| app.output.progress(what))?;
+            if clones.is_empty() {
+                return Err(Failure::nothing(
+                    "no repository of this server has an address to clone from",
+                    "toft repo url URL, in a clone of it, as a planner",
+                ));
+            }
+            clones.into_iter().map(Some).collect()
+        }
+        true => vec![config.dir.clone()],
+        false => args.repositories.iter().map(|dir| Some(config.dir.clone().unwrap_or_default().join(dir))).collect(),
+    };
+    let mut all: Vec<Toft> = Vec::new();
+    for dir in dirs {
+        let toft = Toft::with(toft::Config { dir, agent: agent.clone(), ..config.clone() })?;
+        let clone = |toft: &Toft| toft.located().checkout.as_ref().map(|checkout| checkout.common_dir.clone());
+        // One that was named twice is one.
+        if all.iter().all(|known| clone(known) != clone(&toft)) {
+            all.push(toft);
+        }
+    }
+    Ok(all)
+}
+
+/// Gets what is new for a clone that toft made: the slots begin with it. What does not work now does while they work.
+pub(super) fn bring_up_to_date(app: &App<'_>, toft: &Toft) -> Result<(), Failure> {
+    if let Err(error) = toft::clones::refresh_clone(toft, Duration::ZERO) {
+        app.output.progress(&format!("not up to date: {error}"));
+    }
+    if let Some(plan) = toft.plan()?
+        && let Err(error) = plan.sync(&SyncOptions::default(), |_, _| {})
+    {
+        app.output.progress(&format!("the ledger is not up to date: {error}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Commits that a machine finished, as bundles of git: others land them.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, Bytes, to_bytes},
+    extract::{Path, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use serde_json::json;
+use toft_core::wire::LARGEST_BUNDLE;
+use tokio::time::timeout;
+
+use super::{
+    answer::{json as as_json, plain},
+    routes::identify,
+    served_objects::on_its_machine,
+    server_state::{Asker, ServerState},
+};
+
+/// How long a bundle may take to arrive.
+const SLOWEST: Duration = Duration::from_secs(300);
+/// Where bundles are, below their space.
+pub(super) const COMMITS: &str = "commits";
+/// How much of a bundle is read to find out what is in it.
+const HEAD: usize = 4_096;
+
+pub(super) async fn keep(
+    State(state): State<Arc<ServerState>>,
+    Path((repository, commit)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let Asker { space, token } = match identify(&state, &headers).await {
+        Ok(asker) => asker,
+        Err(answer) => return answer,
+    };
+    if !token.role.sends_commits() || !on_its_machine(&token, &headers) {
+        return plain(StatusCode::FORBIDDEN, "this token sends no commits");
+    }
+    let Some(kept) = &state.objects else { return no_place() };
+    let Ok(_room) = kept.room.acquire().await else { return busy() };
+    let body = match timeout(SLOWEST, to_bytes(body, LARGEST_BUNDLE)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return plain(StatusCode::PAYLOAD_TOO_LARGE, "the commits are too large, or broke off"),
+        Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the commits took too long"),
+    };
+    if !is_bundle_of(&body, &commit) {
+        return plain(StatusCode::UNPROCESSABLE_ENTITY, "that is no bundle of this commit");
+    }
+    match kept.objects.put(&[&space.name, COMMITS, &repository, &commit], body).await {
+        Ok(()) => as_json(StatusCode::OK, &json!({})),
+        Err(error) => broken(&error),
+    }
+}
+
+pub(super) async fn load(
+    State(state): State<Arc<ServerState>>,
+    Path((repository, commit)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    let Asker { space, token } = match identify(&state, &headers).await {
+        Ok(asker) => asker,
+        Err(answer) => return answer,
+    };
+    if !token.role.reads_commits() || !on_its_machine(&token, &headers) {
+        return plain(StatusCode::FORBIDDEN, "this token reads no commits");
+    }
+    let Some(kept) = &state.objects else { return no_place() };
+    match kept.objects.get(&[&space.name, COMMITS, &repository, &commit]).await {
+        Ok(Some((body, size))) => ([(header::CONTENT_LENGTH, HeaderValue::from(size))], body).into_response(),
+        Ok(None) => plain(StatusCode::NOT_FOUND, "there is no such commit"),
+        Err(error) => broken(&error),
+    }
+}
+
+/// This server has no place for commits and logs.
+pub(super) fn no_place() -> Response {
+    plain(StatusCode::NOT_IMPLEMENTED, "this server keeps no commits and logs: toft serve --objects names a place")
+}
+
+/// What the place for objects says is for the server's own log, not for callers.
+pub(super) fn broken(_error: &std::io::Error) -> Response {
+    plain(StatusCode::SERVICE_UNAVAILABLE, "the place for commits and logs cannot be reached")
+}
+
+fn busy() -> Response {
+    plain(StatusCode::SERVICE_UNAVAILABLE, "this server is ending")
+}
+
+/// Whether a bundle says that it has a commit. Git checks the rest when somebody takes it.
+fn is_bundle_of(body: &Bytes, commit: &str) -> bool {
+    let known = commit.len() >= 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let head = String::from_utf8_lossy(&body[..body.len().min(HEAD)]).into_owned();
+    let mut lines = head.lines();
+    let first = lines.next().is_some_and(|line| line.starts_with("# v") && line.ends_with(" git bundle"));
+    let tip = |line: &str| line.strip_prefix(commit).is_some_and(|rest| rest.starts_with(' '));
+    known && first && lines.take_while(|line| !line.is_empty()).any(tip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_names_its_commit() {
+        let commit = "0123456789012345678901234567890123456789";
+        let bundle = |text: &str| is_bundle_of(&Bytes::from(text.to_owned()), commit);
+        assert!(bundle(&format!("# v2 git bundle\n-{}\n{commit} refs/toft/queue/x\n\nPACK", "a".repeat(40))));
+        assert!(!bundle(&format!("# v2 git bundle\n-{commit} it needs this\n\nPACK")));
+        assert!(!bundle(&format!("# v2 git bundle\n\n{commit} refs/heads/main\n")));
+        assert!(!bundle(commit));
+        assert!(!is_bundle_of(&Bytes::from("# v2 git bundle\n../x refs/heads/main\n"), "../x"));
+    }
+}

@@ -1,0 +1,89 @@
+//! Clones that toft makes on machines that work for a fleet.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use toft_core::{repository::Repository, verbs::visit};
+use toft_store::private;
+
+use crate::{
+    config::{Config, StoreLocation, data_home},
+    engine::Home,
+    error::{Error, io},
+    session::Session,
+};
+
+/// What a clone that toft made is configured with: its ledger is exchanged while agents work.
+const CONFIGURATION: &str = "[sync]\nauto = \"10s\"\n";
+
+impl Session {
+    /// Clones of all repositories of the store that have an address to clone from. What is missing is cloned if `make`; `say`
+    /// is told before.
+    pub fn fleet_clones(&self, make: bool, mut say: impl FnMut(&str)) -> Result<Vec<PathBuf>, Error> {
+        let mut dirs = Vec::new();
+        for (repository, _) in self.perform(visit::List {})? {
+            let Some(url) = &repository.clone_url else { continue };
+            let dir = clone_dir(&repository);
+            if !dir.exists() && make {
+                say(&format!("cloning {} from {url}", repository.name));
+                toft_vcs::clone::clone(url, &dir)?;
+            }
+            if dir.exists() && make {
+                self.register_clone(&repository, &dir)?;
+            }
+            if dir.exists() {
+                dirs.push(dir);
+            }
+        }
+        Ok(dirs)
+    }
+
+    /// Registers a new clone in this store. A clone of something else is an error.
+    fn register_clone(&self, repository: &Repository, dir: &Path) -> Result<(), Error> {
+        let Home::Remote(address) = &self.located().store else {
+            return Err(Error::Config {
+                path: "store".into(),
+                problem: "only a toft server says what is cloned; name it with --store https://…".into(),
+            });
+        };
+        let file = dir.join(".git").join("toft").join("config.toml");
+        if !file.exists() {
+            private::write(&file, CONFIGURATION.as_bytes()).map_err(io("write", &file))?;
+        }
+        let store = Some(StoreLocation::Remote(address.to_string()));
+        let (session, _) = Self::init(&Config { store, dir: Some(dir.to_owned()), ..Config::default() }, false)?;
+        if session.located().repository.as_ref() == Some(&repository.id) {
+            return Ok(());
+        }
+        let url = repository.clone_url.clone().unwrap_or_default();
+        let problem = format!("{url} is no clone of {}: its history is another one", repository.name);
+        Err(Error::Config { path: dir.display().to_string(), problem })
+    }
+}
+
+fn clone_dir(repository: &Repository) -> PathBuf {
+    let fits = |letter: char| if letter.is_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
+    let name: String = repository.name.chars().map(fits).collect();
+    let clones = data_home().join("clones");
+    // Names may be the same; ids are not.
+    clones.join(format!("{}-{}", name.trim_matches('.'), repository.id.as_str().trim_start_matches("rp_")))
+}
+
+/// The times at which clones were brought up to date are in their state directories.
+pub fn refresh_clone(session: &Session, every: std::time::Duration) -> Result<(), Error> {
+    let Some(checkout) = session.located().checkout.as_ref().filter(|checkout| toft_vcs::clone::is_made(checkout))
+    else {
+        return Ok(());
+    };
+    let stamp = checkout.state_dir().join("refreshed");
+    let recent =
+        fs::metadata(&stamp).and_then(|meta| meta.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age < every));
+    let Some(_turn) = toft_vcs::RepoLock::attempt(&checkout.state_dir(), "refresh")?.filter(|_| !recent) else {
+        return Ok(());
+    };
+    // Whether or not it works, the next try is as long away.
+    private::write(&stamp, b"").map_err(io("write", &stamp))?;
+    Ok(toft_vcs::clone::refresh(checkout)?)
+}

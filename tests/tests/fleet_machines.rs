@@ -1,0 +1,226 @@
+//! Work that is not only on one disk: commits and logs of one machine are had by the others, through the server.
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use toft_stories::{FleetMachine, FleetServer, Home, Wire, repositories::add};
+
+/// An agent that writes a file named after its task's title.
+const WRITES: &str =
+    "cat > /dev/null; echo \"$TOFT_TASK\" > \"work-$TOFT_TASK\"; git add -A; git commit -q -m \"work of $(hostname)\"";
+
+fn serve(home: &Home, args: &[&str]) -> FleetServer {
+    FleetServer::start(home, &home.path().join("fleet.db").display().to_string(), args)
+}
+
+/// The repository that everybody clones.
+fn upstream(home: &Home) -> String {
+    let seed = home.git("seed");
+    let bare = home.path().join("shop.git").display().to_string();
+    home.run(&seed, "git", &["clone", "-q", "--bare", ".", &bare]);
+    bare
+}
+
+fn subjects(home: &Home, dir: &Path, branch: &str) -> Vec<String> {
+    home.run(dir, "git", &["log", "--format=%s", branch]).lines().map(str::to_owned).collect()
+}
+
+fn plan(machine: &FleetMachine, clone: &Path, titles: &[&str]) {
+    for title in titles {
+        machine.home.toft(clone, &["flow", "new", title]).ok();
+    }
+}
+
+#[test]
+fn work_of_a_machine_that_is_gone_lands_on_another() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner, &[]), upstream(&owner));
+    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
+    let far = FleetMachine::new(&server, &owner, "far", "worker");
+    let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
+    plan(&ana, &here, &["one", "two"]);
+    far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", WRITES]).ok();
+    // Nothing of that machine is left.
+    drop(far);
+    assert!(!there.exists());
+    let listed = ana.home.toft(&here, &["land", "list"]).ok();
+    assert_eq!(listed.matches("is on the server").count(), 2, "{listed}");
+    let landed = ana.home.toft(&here, &["land"]).ok();
+    assert!(landed.contains("2 landed"), "{landed}");
+    let files = ana.home.run(&here, "git", &["ls-tree", "--name-only", "main"]);
+    assert_eq!(files.lines().filter(|name| name.starts_with("work-")).count(), 2, "{files}");
+    assert!(ana.home.toft(&here, &["land", "list"]).ok().contains("Nothing waits"));
+}
+
+#[test]
+fn one_clone_lands_what_several_could() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner, &[]), upstream(&owner));
+    let far = FleetMachine::new(&server, &owner, "far", "worker");
+    let landers: Vec<FleetMachine> =
+        ["ana", "bob", "cem"].map(|name| FleetMachine::new(&server, &owner, name, "planner")).into();
+    let clones: Vec<PathBuf> = landers.iter().map(|lander| lander.clone_of(&url, "shop")).collect();
+    let there = far.clone_of(&url, "shop");
+    plan(&landers[0], &clones[0], &["one", "two", "three", "four", "five", "six"]);
+    far.home.toft(&there, &["run", "--slots", "2", "--until-idle", "--", "sh", "-c", WRITES]).ok();
+    std::thread::scope(|scope| {
+        for (lander, clone) in landers.iter().zip(&clones) {
+            scope.spawn(|| lander.home.toft(clone, &["land"]));
+        }
+    });
+    // Who came second for a piece says so, and leaves it to the first.
+    let merges = |lander: &FleetMachine, clone: &PathBuf| {
+        subjects(&lander.home, clone, "main").iter().filter(|subject| subject.starts_with("Merge:")).count()
+    };
+    let landed: usize = landers.iter().zip(&clones).map(|(lander, clone)| merges(lander, clone)).sum();
+    let left = landers[0].home.toft(&clones[0], &["land", "list", "--json"]).data();
+    assert_eq!(landed + left.as_array().unwrap().len(), 6, "{landed} landed, {left}");
+    assert!(landed >= 1);
+}
+
+#[test]
+fn landers_that_push_need_nobody_to_give_up_work() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner, &[]), upstream(&owner));
+    let far = FleetMachine::new(&server, &owner, "far", "worker");
+    let landers: Vec<FleetMachine> =
+        ["ana", "bob"].map(|name| FleetMachine::new(&server, &owner, name, "planner")).into();
+    let clones: Vec<PathBuf> = landers.iter().map(|lander| lander.clone_of(&url, "shop")).collect();
+    for clone in &clones {
+        FleetMachine::configure(clone, "[land]\ninto = \"origin/main\"\n");
+    }
+    let there = far.clone_of(&url, "shop");
+    plan(&landers[0], &clones[0], &["one", "two", "three", "four"]);
+    far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", WRITES]).ok();
+    std::thread::scope(|scope| {
+        for (lander, clone) in landers.iter().zip(&clones) {
+            scope.spawn(|| lander.home.toft(clone, &["land"]));
+        }
+    });
+    landers[0].home.toft(&clones[0], &["land"]).ok();
+    let merges = subjects(&owner, Path::new(&url), "main");
+    assert_eq!(merges.iter().filter(|subject| subject.starts_with("Merge:")).count(), 4, "{merges:?}");
+    assert!(landers[0].home.toft(&clones[0], &["land", "list"]).ok().contains("Nothing waits"));
+}
+
+#[test]
+fn work_that_was_sent_back_goes_on_at_another_machine() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner, &[]), upstream(&owner));
+    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
+    let (far, near) =
+        (FleetMachine::new(&server, &owner, "far", "worker"), FleetMachine::new(&server, &owner, "near", "worker"));
+    let (here, there, third) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"), near.clone_of(&url, "shop"));
+    plan(&ana, &here, &["one"]);
+    let writes = "cat > /dev/null; echo far > file; git add -A; git commit -q -m far";
+    far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", writes]).ok();
+    fs::write(here.join("file"), "ana\n").unwrap();
+    ana.home.run(&here, "git", &["add", "-A"]);
+    ana.home.run(&here, "git", &["commit", "-q", "-m", "ana"]);
+    ana.home.run(&here, "git", &["push", "-q", "origin", "main"]);
+    let sent = ana.home.toft(&here, &["land"]).ok();
+    assert!(sent.contains("1 sent back"), "{sent}");
+    drop(far);
+    let mends = "cat > /dev/null; test \"$(cat file)\" = far || exit 1; git fetch -q origin
+        git merge -q -s ours origin/main; git commit -q --allow-empty -m mended";
+    near.home.run(&third, "git", &["fetch", "-q"]);
+    near.home.toft(&third, &["run", "--until-idle", "--", "sh", "-c", mends]).ok();
+    let landed = ana.home.toft(&here, &["land"]).ok();
+    assert!(landed.contains("1 landed"), "{landed}");
+    assert_eq!(ana.home.run(&here, "git", &["show", "main:file"]), "far\n");
+}
+
+#[test]
+fn the_log_of_an_agent_is_read_on_another_machine_while_it_works_and_later() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner, &[]), upstream(&owner));
+    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
+    let far = FleetMachine::new(&server, &owner, "far", "worker");
+    let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
+    let (id, _) = add(&ana.home, &here, &["Talk"]);
+    ana.home.toft(&here, &["sync"]).ok();
+    far.home.toft(&there, &["sync"]).ok();
+    let go = far.home.path().join("go");
+    let talks = format!(
+        "cat > /dev/null; echo 'first words'; echo token ghp_0123456789012345678901234567890123456789
+        until test -e {}; do sleep 0.1; done; echo 'last words'; git commit -q --allow-empty -m talked
+        toft finish -m talked --evidence HEAD; echo 'after the end'",
+        go.display()
+    );
+    let mut runs =
+        far.home.command(&there, toft_stories::toft_bin(), &["run", "--until-idle", "--", "sh", "-c", &talks]);
+    let mut runner = runs.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(40);
+    let mut said = String::new();
+    while !said.contains("first words") && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(200));
+        said = ana.home.toft(&here, &["logs"]).out;
+    }
+    assert!(said.contains("first words"), "{said}");
+    fs::write(&go, "").unwrap();
+    assert!(runner.wait().unwrap().success());
+    drop(far);
+    let log = ana.home.toft(&here, &["show", &id, "--log", "--raw"]).ok();
+    for word in ["first words", "last words", "after the end"] {
+        assert_eq!(log.matches(word).count(), 1, "{word}: {log}");
+    }
+    // Its token ended with its lease, as it should.
+    assert!(!log.contains("does not know this token"), "{log}");
+    assert!(!log.contains("ghp_0"), "{log}");
+}
+
+#[test]
+fn commits_and_logs_are_for_those_whose_token_says_so() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner, &[]), upstream(&owner));
+    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
+    let far = FleetMachine::new(&server, &owner, "far", "worker");
+    let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
+    plan(&ana, &here, &["one"]);
+    let keeps = format!("{WRITES}; echo \"$TOFT_TOKEN\" > \"$HOME/job\"; sleep 4");
+    far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", &keeps]).ok();
+    let landing = ana.home.toft(&here, &["land", "list", "--json"]).data()[0].clone();
+    let field = |name: &str| landing[name].as_str().unwrap().to_owned();
+    let commit = format!("/v1/commits/{}/{}", field("repository"), field("tip"));
+    let log = format!("/v1/logs/{}/1", field("task"));
+    let job = fs::read_to_string(far.home.path().join("home/job")).unwrap();
+    let viewer = server.token(&owner, "eye", "viewer");
+    let mut wire = Wire::to(&server);
+    let mut get = |token: &str, path: &str| wire.send("GET", path, token, "").0;
+    assert_eq!([get(&far.secret, &commit), get(&ana.secret, &commit)], [200, 200]);
+    assert_eq!([get(&viewer, &commit), get(job.trim(), &commit), get("none", &commit)], [403, 401, 401]);
+    assert_eq!(
+        [get(&viewer, &log), get(&ana.secret, &log), get(job.trim(), &log), get("none", &log)],
+        [200, 200, 401, 401]
+    );
+    let mut put = |token: &str, path: &str, body: &str| wire.send("PUT", path, token, body).0;
+    // What is no bundle of that commit is not kept under its name, and nobody writes a log without its fence.
+    assert_eq!(put(&far.secret, &commit, "# v2 git bundle\n\nPACK"), 422);
+    assert_eq!(put(&viewer, &commit, "# v2 git bundle\n\nPACK"), 403);
+    assert_eq!([put(&far.secret, &log, "x"), put(&viewer, &log, "x"), put("none", &log, "x")], [422, 422, 401]);
+    // Another space has nothing of it; a name leads nowhere else.
+    let mut get = |token: &str, path: &str| wire.send("GET", path, token, "").0;
+    assert_eq!(get(&far.secret, "/v1/commits/..%2F..%2Ffleet.db/x"), 404);
+    assert_eq!(get(&far.secret, "/v1/logs/..%2F../1"), 200);
+    assert!(ana.home.toft(&here, &["land"]).ok().contains("1 landed"));
+}
+
+#[test]
+fn commits_stay_where_they_are_if_the_user_wants_it() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner, &[]), upstream(&owner));
+    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
+    let far = FleetMachine::new(&server, &owner, "far", "worker");
+    let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
+    FleetMachine::configure(&there, "[land]\nsend = false\n");
+    plan(&ana, &here, &["one"]);
+    far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", WRITES]).ok();
+    let listed = ana.home.toft(&here, &["land", "list"]).ok();
+    assert!(listed.contains(&format!("is in {}", there.display())), "{listed}");
+    assert!(ana.home.toft(&here, &["land"]).ok().contains("0 landed"));
+    assert!(!owner.path().join("fleet.objects/main/commits").exists());
+}
