@@ -2,6 +2,8 @@
 
 pub mod agents;
 #[cfg(target_os = "linux")]
+pub mod containers;
+#[cfg(target_os = "linux")]
 pub mod far_faults;
 #[cfg(target_os = "linux")]
 pub mod far_history;
