@@ -266,7 +266,8 @@ fn is_lasting(error: &ureq::Error) -> bool {
 
 /// Whether a server, or what is in front of it, says that nobody can answer now.
 fn is_away(status: StatusCode) -> bool {
-    matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+    let busy = status == StatusCode::TOO_MANY_REQUESTS;
+    busy || matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
 fn unknown(call: &SentCall) -> StoreError {

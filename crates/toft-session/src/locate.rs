@@ -143,7 +143,7 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     };
     let (store, source) = if let Some(store) = &config.store {
         (store.clone(), StoreSource::Flag)
-    } else if let Some(text) = variable("TOFT_STORE") {
+    } else if let Some(text) = variable("TOFT_STORE").map(|text| text.trim().to_owned()) {
         (StoreLocation::parse(&text)?, StoreSource::Environment)
     } else if let Some((store, file)) = settings.store {
         (store, StoreSource::File(file))

@@ -27,6 +27,15 @@ pub(crate) struct Serve {
     /// file; nowhere for PostgreSQL]
     #[arg(long, value_name = "PLACE")]
     pub(crate) objects: Option<String>,
+    /// Serve figures for Prometheus at this address, without a token
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Requests a second that each token may send; 0 for no limit
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub(crate) limit: u32,
+    /// Log every request, not only failed and slow ones; a line of JSON each, on standard error
+    #[arg(long)]
+    pub(crate) log_requests: bool,
     /// Writes a second from which a space on PostgreSQL is held in memory
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) hold_from: u32,

@@ -12,13 +12,13 @@ use toft::{
         visit,
     },
 };
-use toft_server::http::{ServeRules, serve as serve_http};
+use toft_server::http::{ServeRules, ServerLog, serve as serve_http};
 
 use super::{App, Done, asked};
 use crate::{
     args::{CreateToken, Join, Login, RepoCommand, Serve, TokenCommand},
     exit::Failure,
-    render::{LoggedIn, RepositoryList, Serving, TokenList, TokenMade, TokensRevoked},
+    render::{LoggedIn, RepositoryList, Serving, TokenList, TokenMade, TokensRevoked, log_line},
 };
 
 pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
@@ -37,6 +37,9 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
         connections: args.connections,
         hold_from: args.hold_from,
         objects: args.objects.clone(),
+        metrics: args.metrics,
+        limit: args.limit,
+        log: ServerLog { write: log_line, requests: args.log_requests },
         policy: located.policy.clone(),
         retention: located.retention.clone(),
     };

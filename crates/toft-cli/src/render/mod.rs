@@ -93,6 +93,13 @@ fn progress(text: &str) {
     let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
 }
 
+/// A line of a server's log.
+pub(crate) fn log_line(text: &str) {
+    use std::io::Write as _;
+    // A log that cannot be written is no reason to stop.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 /// Says at once what a command waits for.
 pub(crate) fn tell_wait(text: &str) {
     use std::io::Write as _;

@@ -45,7 +45,11 @@ pub(super) fn failure(error: &VerbError) -> Response {
             _ => StatusCode::CONFLICT,
         },
         VerbError::Failed(
-            StoreError::Busy { .. } | StoreError::Unreachable { .. } | StoreError::OutcomeUnknown { .. },
+            StoreError::Busy { .. }
+            | StoreError::Unreachable { .. }
+            | StoreError::OutcomeUnknown { .. }
+            // Another server may know the schema.
+            | StoreError::Newer { .. },
         ) => StatusCode::SERVICE_UNAVAILABLE,
         VerbError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
@@ -65,6 +69,13 @@ pub(super) fn unknown_caller() -> Response {
     };
     let mut answer = json(StatusCode::UNAUTHORIZED, &error);
     answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    answer
+}
+
+/// The token asks more often than it may.
+pub(super) fn limited() -> Response {
+    let mut answer = plain(StatusCode::TOO_MANY_REQUESTS, "this token asks more often than this server allows");
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(AGAIN));
     answer
 }
 

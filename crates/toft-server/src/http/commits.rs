@@ -51,7 +51,7 @@ pub(super) async fn keep(
     }
     match kept.objects.put(&[&space.name, COMMITS, &repository, &commit], body).await {
         Ok(()) => as_json(StatusCode::OK, &json!({})),
-        Err(error) => broken(&error),
+        Err(error) => broken(&state, &error),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn load(
     match kept.objects.get(&[&space.name, COMMITS, &repository, &commit]).await {
         Ok(Some((body, size))) => ([(header::CONTENT_LENGTH, HeaderValue::from(size))], body).into_response(),
         Ok(None) => plain(StatusCode::NOT_FOUND, "there is no such commit"),
-        Err(error) => broken(&error),
+        Err(error) => broken(&state, &error),
     }
 }
 
@@ -81,7 +81,8 @@ pub(super) fn no_place() -> Response {
 }
 
 /// What the place for objects says is for the server's own log, not for callers.
-pub(super) fn broken(_error: &std::io::Error) -> Response {
+pub(super) fn broken(state: &ServerState, error: &std::io::Error) -> Response {
+    state.log.event("objects_failed", json!({ "error": error.to_string() }));
     plain(StatusCode::SERVICE_UNAVAILABLE, "the place for commits and logs cannot be reached")
 }
 

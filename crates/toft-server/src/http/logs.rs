@@ -66,7 +66,7 @@ pub(super) async fn append(
     let path = [space.name.as_str(), LOGS, &task, &number];
     let length = match kept.length(&path).await {
         Ok(length) => length,
-        Err(error) => return broken(&error),
+        Err(error) => return broken(&state, &error),
     };
     let offset: u64 = query.get("offset").and_then(|text| text.parse().ok()).unwrap_or(0);
     let Ok(piece) = to_bytes(body, LARGEST_LOG_PIECE).await else {
@@ -80,7 +80,7 @@ pub(super) async fn append(
     let masked = state.mask.mask(&String::from_utf8_lossy(&piece));
     match kept.append(&path, offset, piece.len() as u64, masked.into()).await {
         Ok(length) => as_json(StatusCode::OK, &SentLogLength { length }),
-        Err(error) => broken(&error),
+        Err(error) => broken(&state, &error),
     }
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn load(
     let path = [space.name.as_str(), LOGS, &task, &number];
     let pieces = match kept.pieces(&path).await {
         Ok(pieces) => pieces,
-        Err(error) => return broken(&error),
+        Err(error) => return broken(&state, &error),
     };
     let mut text = Vec::new();
     let mut end = offset;
@@ -113,7 +113,7 @@ pub(super) async fn load(
         }
         match kept.piece(&path, &piece).await {
             Ok(content) => text.extend(content),
-            Err(error) => return broken(&error),
+            Err(error) => return broken(&state, &error),
         }
         end = piece.offset + piece.length;
     }

@@ -6,23 +6,25 @@ use axum::{
     Router,
     body::{Body, Bytes, to_bytes},
     extract::{Path, Query, State},
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::from_fn_with_state,
     response::{IntoResponse as _, Response},
     routing::{get, post, put},
 };
 use serde_json::{Map, Value, json};
 use toft_core::{
     refusal::VerbError,
-    store::Access,
     wire::{LONGEST_WAIT, PROTOCOL, SentCall, SentChanges, SentToken},
 };
 use toft_session::engine::Engine;
 use tokio::time::{timeout, timeout_at};
 
 use super::{
-    answer::{failure, json as as_json, outcome, plain, unknown_caller},
+    answer::{failure, json as as_json, limited, outcome, plain, unknown_caller},
     commits, events, logs,
+    metrics::Gauges,
     openapi::openapi,
+    server_log::observe,
     server_state::{Asker, NotTaken, ServerState},
     waiting,
 };
@@ -79,7 +81,7 @@ pub(super) fn router(state: Arc<ServerState>) -> Router {
         };
         router = router.route(path, get(read));
     }
-    router.with_state(state)
+    router.layer(from_fn_with_state(state.clone(), observe)).with_state(state)
 }
 
 /// Fields that are texts, also if they look like numbers.
@@ -107,15 +109,22 @@ fn from_query(query: &BTreeMap<String, String>) -> Map<String, Value> {
 }
 
 async fn ready(State(state): State<Arc<ServerState>>) -> Response {
-    let answered = match state.first_space().await {
-        Ok(space) => space.pool.look(|engine| engine.store().begin(Access::Read)?.now()).await,
-        Err(error) => Err(error),
-    };
-    match (state.draining(), answered) {
+    match (state.draining(), state.answers().await) {
         (true, _) => plain(StatusCode::SERVICE_UNAVAILABLE, "this server is ending"),
-        (false, Ok(_)) => as_json(StatusCode::OK, &json!({ "ready": true, "waiting": state.waiting() })),
-        (false, Err(error)) => failure(&error.into()),
+        (false, true) => as_json(StatusCode::OK, &json!({ "ready": true, "waiting": state.waiting() })),
+        (false, false) => plain(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer"),
     }
+}
+
+/// What Prometheus asks for.
+pub(super) fn metrics_router(state: Arc<ServerState>) -> Router {
+    Router::new().route("/metrics", get(figures)).with_state(state)
+}
+
+async fn figures(State(state): State<Arc<ServerState>>) -> Response {
+    let now = Gauges { spaces: state.open_spaces(), waiting: state.waiting(), ready: state.answers().await };
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind)], state.metrics.text(&now)).into_response()
 }
 
 async fn verb(
@@ -178,6 +187,7 @@ pub(super) async fn identify(state: &Arc<ServerState>, headers: &HeaderMap) -> R
             let said = format!("this server speaks protocol {PROTOCOL}, and the request is of protocol {version}");
             plain(StatusCode::BAD_REQUEST, &said)
         }
+        NotTaken::Limited => limited(),
         NotTaken::OtherSpace(space) => plain(StatusCode::FORBIDDEN, &format!("this token is for the space {space}")),
         NotTaken::Failed(error) => failure(&error.into()),
     })

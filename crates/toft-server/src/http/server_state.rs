@@ -11,7 +11,7 @@ use std::{
 
 use axum::http::{HeaderMap, header};
 use toft_core::{
-    store::StoreError,
+    store::{Access, StoreError},
     token::Token,
     wire::{PROTOCOL, PROTOCOL_HEADER, SPACE_HEADER},
 };
@@ -20,13 +20,20 @@ use toft_session::{
     error::Error,
     mask::Mask,
 };
-use tokio::{runtime::Handle, time::sleep};
+use tokio::{
+    runtime::Handle,
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 
 use super::{
     ServeRules,
+    limits::Limits,
+    metrics::Metrics,
     pool::{StorePool, only_store},
     served_objects::ServedObjects,
     served_space::ServedSpace,
+    server_log::{ServerLog, note_asker},
     upkeep, waiting,
     writer::SpaceWriter,
 };
@@ -34,6 +41,8 @@ use crate::blocking;
 
 /// The only space of a file, and the first of a PostgreSQL server whose URL names none.
 const FIRST_SPACE: &str = "main";
+/// How long the store may take to answer a look.
+const PROBE: Duration = Duration::from_secs(2);
 /// Digests whose space is remembered.
 const REMEMBERED: usize = 100_000;
 /// A space that nobody asked for this long is closed.
@@ -48,6 +57,11 @@ pub(super) struct ServerState {
     homes: Mutex<HashMap<String, String>>,
     /// Commits and logs, if there is a place for them.
     pub(super) objects: Option<ServedObjects>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) log: ServerLog,
+    limits: Limits,
+    /// One look at a time at whether the store answers: it may hang.
+    probe: Arc<Semaphore>,
     /// What no log shows.
     pub(super) mask: Mask,
     draining: Arc<AtomicBool>,
@@ -65,6 +79,8 @@ pub(super) enum NotTaken {
     Unknown,
     /// Another version of the protocol.
     Protocol(String),
+    /// The token asks more often than it may.
+    Limited,
     /// The address names another space than the token's.
     OtherSpace(String),
     Failed(StoreError),
@@ -84,6 +100,10 @@ impl ServerState {
             spaces: Mutex::default(),
             homes: Mutex::default(),
             objects: ServedObjects::open(rules)?,
+            metrics: Arc::default(),
+            log: rules.log,
+            limits: Limits::of(rules.limit),
+            probe: Arc::new(Semaphore::new(1)),
             mask: Mask::from_environment(match &rules.store {
                 Home::Server(url) => Some(url.as_str()),
                 Home::File(_) | Home::Remote(_) => None,
@@ -104,7 +124,12 @@ impl ServerState {
         let home = if store.holds_spaces() { store.in_space(name) } else { store.clone() };
         let pool = StorePool::open(&home, *connections)?;
         let writer = match &home {
-            Home::Server(_) => Some(SpaceWriter::start(Engine::open(&home, Open::Known)?, policy.clone(), *hold_from)),
+            Home::Server(_) => Some(SpaceWriter::start(
+                Engine::open(&home, Open::Known)?,
+                policy.clone(),
+                *hold_from,
+                self.metrics.clone(),
+            )),
             Home::File(_) | Home::Remote(_) => None,
         };
         Ok(Arc::new(ServedSpace::new(name, pool, writer, policy.clone(), self.draining.clone())))
@@ -193,7 +218,29 @@ impl ServerState {
         if said(SPACE_HEADER).is_some_and(|named| named != space.name) {
             return Err(NotTaken::OtherSpace(space.name.clone()));
         }
+        note_asker(&token.name, &space.name);
+        if !self.limits.allow(&token.digest) {
+            self.metrics.limited.fetch_add(1, Ordering::Relaxed);
+            return Err(NotTaken::Limited);
+        }
         Ok(Asker { space, token })
+    }
+
+    /// Whether the store answers, soon.
+    pub(super) async fn answers(self: &Arc<Self>) -> bool {
+        let Ok(permit) = self.probe.clone().try_acquire_owned() else { return false };
+        let state = self.clone();
+        let look = tokio::spawn(async move {
+            let _permit = permit;
+            let space = state.first_space().await?;
+            space.pool.look(|engine| engine.store().begin(Access::Read)?.now()).await
+        });
+        matches!(timeout(PROBE, look).await, Ok(Ok(Ok(_))))
+    }
+
+    /// How many spaces are open.
+    pub(super) fn open_spaces(&self) -> usize {
+        self.spaces.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     async fn space_of(self: &Arc<Self>, digest: &str) -> Result<Option<Arc<ServedSpace>>, StoreError> {

@@ -5,7 +5,10 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +22,10 @@ use toft_core::{
 use toft_session::engine::Engine;
 use tokio::{sync::oneshot, time::timeout};
 
-use super::served_space::{AdmittedCall, run_on};
+use super::{
+    metrics::Metrics,
+    served_space::{AdmittedCall, run_on},
+};
 
 /// The largest group.
 const LARGEST: usize = 128;
@@ -47,9 +53,9 @@ struct PendingWrite {
 impl SpaceWriter {
     /// Starts the thread. `hold_from` is the number of writes a second from which the space is held in memory. It ends when this
     /// is dropped.
-    pub(super) fn start(engine: Engine, policy: Policy, hold_from: u32) -> Self {
+    pub(super) fn start(engine: Engine, policy: Policy, hold_from: u32, metrics: Arc<Metrics>) -> Self {
         let (writes, taken) = channel();
-        thread::spawn(move || WriteLoop::new(&engine, policy, hold_from).run(&taken));
+        thread::spawn(move || WriteLoop::new(&engine, policy, hold_from, metrics).run(&taken));
         Self { writes }
     }
 
@@ -76,6 +82,7 @@ struct WriteLoop<'e> {
     engine: &'e Engine,
     policy: Policy,
     hold_from: u32,
+    metrics: Arc<Metrics>,
     held: Option<Box<dyn GroupStore + 'e>>,
     /// Since when writes are counted, and how many there were.
     counted: (Instant, u32),
@@ -84,9 +91,9 @@ struct WriteLoop<'e> {
 }
 
 impl<'e> WriteLoop<'e> {
-    fn new(engine: &'e Engine, policy: Policy, hold_from: u32) -> Self {
+    fn new(engine: &'e Engine, policy: Policy, hold_from: u32, metrics: Arc<Metrics>) -> Self {
         let now = Instant::now();
-        Self { engine, policy, hold_from, held: None, counted: (now, 0), paused: (now, Duration::ZERO) }
+        Self { engine, policy, hold_from, metrics, held: None, counted: (now, 0), paused: (now, Duration::ZERO) }
     }
 
     fn run(mut self, writes: &Receiver<PendingWrite>) {
@@ -164,6 +171,7 @@ impl<'e> WriteLoop<'e> {
             }
         }
         let end = if ready { held.put_down() } else { GroupEnd::Stale };
+        self.metrics.group(answers.len(), matches!(end, GroupEnd::Done));
         match end {
             GroupEnd::Done => {
                 for (write, done) in answers {

@@ -158,7 +158,7 @@ impl PostgresTx<'_> {
             condition(sql!("progress_stands"), &kept![conclusion.workflow.as_str(), changes, conclusion.left]);
         }
         // Which schema this is was read with the rest, and may have changed with it.
-        stands.push(format!("(SELECT coalesce(max(number), 0) FROM migrations) = {}", migrate::SCHEMA_VERSION));
+        stands.push(migrate::stands());
         let text = format!(
             "SELECT 1 / CASE WHEN pg_current_snapshot()::text = $1 THEN 1 WHEN {} THEN 1 ELSE 0 END",
             stands.join("\nAND ")

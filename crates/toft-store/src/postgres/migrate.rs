@@ -8,7 +8,8 @@ use super::{
 };
 use crate::value::kept;
 
-/// Number, name, text.
+/// Number, name, text. A migration that only adds what an older toft does not miss says so in its name: `NAME:OLDEST`, the
+/// oldest schema version whose toft goes on working beside the new one.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "foundation", include_str!("migrations/0001_foundation.sql")),
     (2, "plan", include_str!("migrations/0002_plan.sql")),
@@ -46,15 +47,35 @@ pub(super) enum Schema {
     Create,
 }
 
-/// Refuses every schema version except this toft's.
-pub(super) fn require_current(found: i64) -> Result<()> {
-    let known = SCHEMA_VERSION;
-    match found {
-        _ if found > known => Err(StoreError::Newer { found, known }),
-        _ if found < known => Err(StoreError::Older { found, known }),
-        _ => Ok(()),
+/// The schema that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FoundSchema {
+    pub(super) newest: i64,
+    /// The oldest schema version whose toft it serves.
+    pub(super) serves: i64,
+}
+
+/// Refuses every schema that does not serve this toft.
+pub(super) fn require_current(schema: FoundSchema) -> Result<()> {
+    let (found, known) = (schema.newest, SCHEMA_VERSION);
+    match () {
+        () if schema.serves > known => Err(StoreError::Newer { found, known }),
+        () if found < known => Err(StoreError::Older { found, known }),
+        () => Ok(()),
     }
 }
+
+/// A condition: the schema serves this toft.
+pub(super) fn stands() -> String {
+    format!(
+        "({}) <= {SCHEMA_VERSION} AND (SELECT coalesce(max(number), 0) FROM migrations) >= {SCHEMA_VERSION}",
+        SERVES
+    )
+}
+
+/// The oldest schema version whose toft the schema serves.
+const SERVES: &str =
+    "SELECT coalesce(max(coalesce(nullif(split_part(name, ':', 2), '')::bigint, number)), 0) FROM migrations";
 
 /// Creates or upgrades the schema as far as `schema` allows; returns the version that was found.
 pub(super) fn bring_up(wire: &mut Wire, address: &StoreAddress, schema: Schema) -> Result<Option<i64>> {
@@ -67,11 +88,11 @@ pub(super) fn bring_up(wire: &mut Wire, address: &StoreAddress, schema: Schema) 
         (Some(Err(error)), _) => return Err(error),
         (None, _) => return Err(StoreError::Missing { path: address.shown.clone() }),
     }
-    Ok(found)
+    Ok(found.map(|found| found.newest))
 }
 
 /// The version of the schema; `None` if it does not exist.
-pub(super) fn version(wire: &mut Wire, address: &StoreAddress) -> Result<Option<i64>> {
+pub(super) fn version(wire: &mut Wire, address: &StoreAddress) -> Result<Option<FoundSchema>> {
     let table = format!("\"{}\".migrations", address.schema);
     let there = "SELECT (to_regclass($1) IS NOT NULL)::int";
     let answers = wire.send(&[(there, &kept![table])]).map_err(failed(address))?;
@@ -79,8 +100,10 @@ pub(super) fn version(wire: &mut Wire, address: &StoreAddress) -> Result<Option<
         return Ok(None);
     }
     let newest = format!("SELECT coalesce(max(number), 0) FROM {table}");
-    let answers = wire.send(&[(newest.as_str(), &[])]).map_err(failed(address))?;
-    only_number(&answers[0])
+    let serves = SERVES.replace("migrations", &table);
+    let answers = wire.send(&[(newest.as_str(), &[]), (serves.as_str(), &[])]).map_err(failed(address))?;
+    let (newest, serves) = (only_number(&answers[0])?, only_number(&answers[1])?);
+    Ok(newest.zip(serves).map(|(newest, serves)| FoundSchema { newest, serves }))
 }
 
 /// All in one transaction: an interruption leaves the old schema.
@@ -92,7 +115,7 @@ fn upgrade(wire: &mut Wire, address: &StoreAddress) -> Result<()> {
          CREATE TABLE IF NOT EXISTS migrations (number bigint PRIMARY KEY, name text NOT NULL, at timestamptz NOT NULL DEFAULT now());"
     );
     wire.batch(&begin).map_err(failed(address))?;
-    let found = version(wire, address)?.unwrap_or_default();
+    let found = version(wire, address)?.map_or(0, |found| found.newest);
     let mut text = String::new();
     for (number, name, migration) in MIGRATIONS.iter().filter(|(number, ..)| *number > found) {
         text.push_str(migration);
