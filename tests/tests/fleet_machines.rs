@@ -224,3 +224,72 @@ fn commits_stay_where_they_are_if_the_user_wants_it() {
     assert!(ana.home.toft(&here, &["land"]).ok().contains("0 landed"));
     assert!(!owner.path().join("fleet.objects/main/commits").exists());
 }
+
+/// A server that speaks S3, with one bucket.
+struct S3 {
+    child: std::process::Child,
+    endpoint: String,
+}
+
+impl S3 {
+    fn start(home: &Home) -> Option<Self> {
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/s3/node_modules/.bin/s3rver");
+        if !program.exists() {
+            assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "s3rver is not installed: .ci/run installs it");
+            return None;
+        }
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+        let dir = home.path().join("s3").display().to_string();
+        let args = ["-d", &dir, "-a", "127.0.0.1", "-p", &port, "-s", "--configure-bucket", "fleet"];
+        let mut command = home.command(home.path(), program, &args);
+        let child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
+            assert!(Instant::now() < until, "S3 is not served");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(Self { child, endpoint: format!("http://127.0.0.1:{port}") })
+    }
+}
+
+impl Drop for S3 {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn commits_and_logs_are_kept_in_s3() {
+    let mut owner = Home::new();
+    let Some(s3) = S3::start(&owner) else { return };
+    for (name, value) in [
+        ("AWS_ENDPOINT", s3.endpoint.as_str()),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_ACCESS_KEY_ID", "S3RVER"),
+        ("AWS_SECRET_ACCESS_KEY", "S3RVER"),
+        ("AWS_REGION", "us-east-1"),
+    ] {
+        owner.set(name, value);
+    }
+    let (mut server, url) = (serve(&owner, &["--objects", "s3://fleet/team/a"]), upstream(&owner));
+    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
+    let far = FleetMachine::new(&server, &owner, "far", "worker");
+    let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
+    plan(&ana, &here, &["one"]);
+    // Larger than what is sent at once.
+    let talks =
+        "cat > /dev/null; seq 1 20000; head -c 3000000 /dev/urandom > large; git add -A; git commit -q -m large";
+    far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", talks]).ok();
+    drop(far);
+    let kept = owner.run(&owner.path().join("s3/fleet"), "find", &["team/a", "-type", "f"]);
+    assert!(kept.contains("/commits/") && kept.contains("/logs/"), "{kept}");
+    assert!(!owner.path().join("fleet.objects").exists());
+    let task = ana.home.toft(&here, &["land", "list", "--json"]).data()[0]["task"].as_str().unwrap().to_owned();
+    let log = ana.home.toft(&here, &["show", &task, "--log", "--raw"]).ok();
+    assert!(log.contains(" 20000") && log.lines().count() > 20_000, "{} lines", log.lines().count());
+    assert!(ana.home.toft(&here, &["land"]).ok().contains("1 landed"));
+    assert_eq!(ana.home.run(&here, "git", &["cat-file", "-s", "main:large"]), "3000000\n");
+    server.kill();
+}

@@ -10,14 +10,14 @@ use std::{
 const COUNTED: usize = 10_000;
 
 /// The limit of every token.
-pub(super) struct Limits {
+pub(super) struct TokenLimits {
     /// Requests a second; no limit if 0.
     rate: f64,
     /// What is left of each, and since when.
     left: Mutex<HashMap<String, (f64, Instant)>>,
 }
 
-impl Limits {
+impl TokenLimits {
     pub(super) fn of(rate: u32) -> Self {
         Self { rate: f64::from(rate), left: Mutex::default() }
     }
@@ -50,9 +50,9 @@ mod tests {
 
     #[test]
     fn a_token_that_asks_too_often_waits_and_others_do_not() {
-        let limits = Limits::of(10);
+        let limits = TokenLimits::of(10);
         assert_eq!((0..100).filter(|_| limits.allow("a")).count(), 20);
         assert!(limits.allow("b"));
-        assert!((0..1_000).all(|_| Limits::of(0).allow("a")));
+        assert!((0..1_000).all(|_| TokenLimits::of(0).allow("a")));
     }
 }

@@ -18,12 +18,21 @@ const BOUNDS: [f64; 8] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 30.0];
 pub(super) struct Metrics {
     /// By verb and status.
     requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
-    /// By verb: how many took at most each bound, how many there were, and how long all took.
-    times: Mutex<BTreeMap<&'static str, ([u64; BOUNDS.len()], u64, f64)>>,
+    times: Mutex<BTreeMap<&'static str, VerbTimes>>,
     pub(super) groups: AtomicU64,
     pub(super) group_writes: AtomicU64,
     pub(super) stale_groups: AtomicU64,
     pub(super) limited: AtomicU64,
+}
+
+/// How long the requests of a verb took.
+#[derive(Default)]
+struct VerbTimes {
+    /// How many took at most each bound.
+    buckets: [u64; BOUNDS.len()],
+    count: u64,
+    /// How long all took, in seconds.
+    sum: f64,
 }
 
 /// What is true right now.
@@ -39,12 +48,12 @@ impl Metrics {
         *self.requests.lock().unwrap_or_else(PoisonError::into_inner).entry((verb, status)).or_default() += 1;
         let seconds = took.as_secs_f64();
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        let (buckets, count, sum) = times.entry(verb).or_default();
-        for (bucket, bound) in buckets.iter_mut().zip(BOUNDS) {
+        let times = times.entry(verb).or_default();
+        for (bucket, bound) in times.buckets.iter_mut().zip(BOUNDS) {
             *bucket += u64::from(seconds <= bound);
         }
-        *count += 1;
-        *sum += seconds;
+        times.count += 1;
+        times.sum += seconds;
     }
 
     /// Counts a group that was put down, or was stale.
@@ -67,7 +76,9 @@ impl Metrics {
             "histogram",
             "Time to answer, by verb; with the time a claim waited.",
         );
-        for (verb, (buckets, count, sum)) in self.times.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (verb, VerbTimes { buckets, count, sum }) in
+            self.times.lock().unwrap_or_else(PoisonError::into_inner).iter()
+        {
             for (bucket, bound) in buckets.iter().zip(BOUNDS) {
                 line(
                     &mut out,

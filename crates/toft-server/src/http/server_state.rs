@@ -28,7 +28,7 @@ use tokio::{
 
 use super::{
     ServeRules,
-    limits::Limits,
+    limits::TokenLimits,
     metrics::Metrics,
     pool::{StorePool, only_store},
     served_objects::ServedObjects,
@@ -59,7 +59,7 @@ pub(super) struct ServerState {
     pub(super) objects: Option<ServedObjects>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) log: ServerLog,
-    limits: Limits,
+    limits: TokenLimits,
     /// One look at a time at whether the store answers: it may hang.
     probe: Arc<Semaphore>,
     /// What no log shows.
@@ -102,7 +102,7 @@ impl ServerState {
             objects: ServedObjects::open(rules)?,
             metrics: Arc::default(),
             log: rules.log,
-            limits: Limits::of(rules.limit),
+            limits: TokenLimits::of(rules.limit),
             probe: Arc::new(Semaphore::new(1)),
             mask: Mask::from_environment(match &rules.store {
                 Home::Server(url) => Some(url.as_str()),
