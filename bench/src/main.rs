@@ -8,6 +8,7 @@ mod scale;
 mod served;
 mod server;
 mod share;
+mod spaces;
 mod week;
 mod workspaces;
 
@@ -31,6 +32,8 @@ fn main() {
         ["filters", "long"] => return filters::run(&[1_000, 100_000, 1_000_000]),
         ["agents"] => return agents::run(200),
         ["agents", "long"] => return agents::run(1_000),
+        ["spaces"] => return spaces::run(&[(10, 10), (100, 10)]),
+        ["spaces", "long"] => return spaces::run(&[(1, 1_000), (10, 100), (100, 10), (300, 10)]),
         ["share"] => return share::run(&[1_000]),
         ["share", "long"] => return share::run(&[100, 1_000, 10_000]),
         ["week"] => return week::run(7, 1_000, 7_150),
@@ -39,7 +42,7 @@ fn main() {
         [] | ["long"] | ["quick"] => {}
         other => {
             panic!(
-                "toft-bench [quick|long|filters [long]|ledger [long]|workspaces [long]|agents [long]|share [long]|week|server [long] [bare|served|batches|renewals|sizes|filters|idle|many]...], not {other:?}"
+                "toft-bench [quick|long|filters [long]|ledger [long]|workspaces [long]|agents [long]|share [long]|spaces [long]|week|server [long] [bare|served|batches|renewals|sizes|filters|idle|many]...], not {other:?}"
             )
         }
     }

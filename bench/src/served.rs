@@ -39,6 +39,14 @@ impl Served {
         Self { child, address, token: String::from_utf8_lossy(&token.stdout).trim().to_owned() }
     }
 
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// CPU time that the server has used.
     pub(crate) fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
@@ -104,16 +112,17 @@ impl Drop for Served {
     }
 }
 
-struct Wire(BufReader<TcpStream>);
+/// A connection to a server.
+pub(crate) struct Wire(BufReader<TcpStream>);
 
 impl Wire {
-    fn to(address: &str) -> Self {
+    pub(crate) fn to(address: &str) -> Self {
         let stream = TcpStream::connect(address).expect("a connection");
         stream.set_nodelay(true).expect("a socket");
         Self(BufReader::new(stream))
     }
 
-    fn post(&mut self, token: &str, verb: &str, body: &Value) -> Value {
+    pub(crate) fn post(&mut self, token: &str, verb: &str, body: &Value) -> Value {
         let body = body.to_string();
         let head = format!("POST /v1/verbs/{verb} HTTP/1.1\r\nhost: here\r\nauthorization: Bearer {token}\r\n");
         let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());

@@ -173,6 +173,12 @@ fn tell() {
     // Nothing is cloned that no planner named.
     let (worked, said) = on_bare(&run);
     assert!(!worked && said.contains("no repository of this server has an address"), "{said}");
+    // An address that is another repository's is said, and can be corrected.
+    let stranger = ana.git("stranger");
+    ana.run(&stranger, "git", &["clone", "-q", "--bare", ".", "../stranger.git"]);
+    ana.toft(&here, &["repo", "url", &format!("https://{HUB}:{GIT_PORT}/stranger.git")]).ok();
+    let (worked, said) = on_bare(&run);
+    assert!(!worked && said.contains("its history is another one"), "{said}");
     let listed = ana.toft(&here, &["repo", "url", &url]).ok();
     assert!(listed.contains(&url), "{listed}");
     let (worked, said) = on_bare(&run);
@@ -194,6 +200,7 @@ fn tell() {
     assert!(landed.contains("1 landed"), "{landed}");
     assert_eq!(ana.run(&ana.path().join("shop.git"), "git", &["show", "main:greeting"]), "bonjour\nbonjour\n");
     assert_eq!(ana.toft(&here, &["show", &second, "--json"]).data()["status"], "closed");
-    assert!(fs::read_dir(bare.path().join("home/.local/share/toft/clones")).unwrap().count() == 1);
+    let clones = fs::read_dir(bare.path().join("home/.local/share/toft/clones")).unwrap().flatten();
+    assert_eq!(clones.filter(|entry| entry.path().join(".git").exists()).count(), 1);
     assert!(!Path::new("/root/.local/share/toft/clones").join("shop").exists());
 }

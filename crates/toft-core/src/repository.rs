@@ -44,7 +44,7 @@ pub fn check_clone_url(url: &str) -> Result<(), String> {
     let (user, name) = host.rsplit_once('@').unwrap_or(("git", host));
     match () {
         () if !plain(url) || !plain(name) || !plain(user) => Err("that is no address".to_owned()),
-        () if user.contains(':') => {
+        () if url.starts_with("https://") && host.contains('@') || user.contains([':', '%']) => {
             Err("an address that many machines read has no password; each machine brings its own".to_owned())
         }
         () => Ok(()),
@@ -141,6 +141,8 @@ mod tests {
             "http://git.example/shop",
             "ext::sh -c x",
             "https://ana:secret@git.example/shop",
+            "https://ghp_0123@git.example/shop",
+            "ssh://git%3asecret@git.example/shop",
             "https://-oProxyCommand=x/shop",
             "-oProxyCommand=x@y:z",
             "ssh://-oProxyCommand=x/y",

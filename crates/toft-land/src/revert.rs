@@ -39,8 +39,11 @@ impl Lander<'_> {
                 return Err(refused(&state, "add an issue for what has to change"));
             }
         };
-        let request = Revert { landing: landing.id.clone(), tip: candidate.commit.clone() };
-        self.repository.pin(&Landing::pin_of_revert(&landing.id), &candidate.commit)?;
+        let pin = Landing::pin_of_revert(&landing.id);
+        self.repository.pin(&pin, &candidate.commit)?;
+        let sent = self.work.send_kept_commit(&pin, &candidate.commit, target, std::slice::from_ref(&newest))?;
+        let clone = self.checkout.common_dir.display().to_string();
+        let request = Revert { landing: landing.id.clone(), tip: candidate.commit.clone(), clone, sent };
         self.work.act(self.actor(), None, request)
     }
 }

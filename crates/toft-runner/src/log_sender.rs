@@ -85,8 +85,9 @@ impl SentLog {
             let whole = self.waiting.iter().take(PIECE).rposition(|byte| *byte == b'\n');
             let piece = &self.waiting[..whole.map_or(self.waiting.len().min(PIECE), |end| end + 1)];
             match session.append_log(&self.task, &self.fence, self.offset, piece)? {
-                Some(length) if length == self.offset + piece.len() as u64 => {
-                    let sent = piece.len();
+                // An answer may have been lost: what the server has is not sent again.
+                Some(length) if length > self.offset && length <= self.offset + self.waiting.len() as u64 => {
+                    let sent = usize::try_from(length - self.offset).unwrap_or_default();
                     self.offset = length;
                     self.waiting.drain(..sent);
                 }

@@ -3,10 +3,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use toft_core::{repository::Repository, verbs::visit};
 use toft_store::private;
+use toft_vcs::RepoLock;
 
 use crate::{
     config::{Config, StoreLocation, data_home},
@@ -22,22 +25,52 @@ impl Session {
     /// Clones of all repositories of the store that have an address to clone from. What is missing is cloned if `make`; `say`
     /// is told before.
     pub fn fleet_clones(&self, make: bool, mut say: impl FnMut(&str)) -> Result<Vec<PathBuf>, Error> {
-        let mut dirs = Vec::new();
+        let clones = data_home().join("clones");
+        // Two runners clone one after the other.
+        let _turn = match make {
+            true => Some(wait_for_turn(&clones)?),
+            false => None,
+        };
+        let (mut dirs, mut last) = (Vec::new(), None);
         for (repository, _) in self.perform(visit::List {})? {
             let Some(url) = &repository.clone_url else { continue };
-            let dir = clone_dir(&repository);
-            if !dir.exists() && make {
-                say(&format!("cloning {} from {url}", repository.name));
-                toft_vcs::clone::clone(url, &dir)?;
-            }
-            if dir.exists() && make {
-                self.register_clone(&repository, &dir)?;
-            }
-            if dir.exists() {
-                dirs.push(dir);
+            let dir = clones.join(clone_name(&repository));
+            let ready = match make {
+                true => self.prepare_clone(&repository, url, &dir, &mut say),
+                false => Ok(()),
+            };
+            match ready {
+                Ok(()) if dir.exists() => dirs.push(dir),
+                Ok(()) => {}
+                Err(error) => {
+                    say(&format!("{} is left out: {error}", repository.name));
+                    last = Some(error);
+                }
             }
         }
-        Ok(dirs)
+        match last.filter(|_| dirs.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(dirs),
+        }
+    }
+
+    fn prepare_clone(
+        &self,
+        repository: &Repository,
+        url: &str,
+        dir: &Path,
+        say: &mut impl FnMut(&str),
+    ) -> Result<(), Error> {
+        if dir.exists() {
+            toft_vcs::clone::follow(dir, url)?;
+            return self.register_clone(repository, dir);
+        }
+        say(&format!("cloning {} from {url}", repository.name));
+        toft_vcs::clone::clone(url, dir)?;
+        self.register_clone(repository, dir).inspect_err(|_| {
+            // Nobody worked in it: another address may be right.
+            let _ = fs::remove_dir_all(dir);
+        })
     }
 
     /// Registers a new clone in this store. A clone of something else is an error.
@@ -63,16 +96,24 @@ impl Session {
     }
 }
 
-fn clone_dir(repository: &Repository) -> PathBuf {
-    let fits = |letter: char| if letter.is_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
-    let name: String = repository.name.chars().map(fits).collect();
-    let clones = data_home().join("clones");
-    // Names may be the same; ids are not.
-    clones.join(format!("{}-{}", name.trim_matches('.'), repository.id.as_str().trim_start_matches("rp_")))
+fn wait_for_turn(clones: &Path) -> Result<RepoLock, Error> {
+    loop {
+        if let Some(turn) = RepoLock::attempt(clones, "clones")? {
+            return Ok(turn);
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
 }
 
-/// The times at which clones were brought up to date are in their state directories.
-pub fn refresh_clone(session: &Session, every: std::time::Duration) -> Result<(), Error> {
+fn clone_name(repository: &Repository) -> String {
+    let fits = |letter: char| if letter.is_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
+    let name: String = repository.name.chars().map(fits).collect();
+    // Names may be the same; ids are not.
+    format!("{}-{}", name.trim_matches('.'), repository.id.as_str().trim_start_matches("rp_"))
+}
+
+/// Brings a clone that toft made up to date, if that was not done for `every`.
+pub fn refresh_clone(session: &Session, every: Duration) -> Result<(), Error> {
     let Some(checkout) = session.located().checkout.as_ref().filter(|checkout| toft_vcs::clone::is_made(checkout))
     else {
         return Ok(());
@@ -80,7 +121,7 @@ pub fn refresh_clone(session: &Session, every: std::time::Duration) -> Result<()
     let stamp = checkout.state_dir().join("refreshed");
     let recent =
         fs::metadata(&stamp).and_then(|meta| meta.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age < every));
-    let Some(_turn) = toft_vcs::RepoLock::attempt(&checkout.state_dir(), "refresh")?.filter(|_| !recent) else {
+    let Some(_turn) = RepoLock::attempt(&checkout.state_dir(), "refresh")?.filter(|_| !recent) else {
         return Ok(());
     };
     // Whether or not it works, the next try is as long away.

@@ -206,6 +206,14 @@ impl Engine {
         Ok(Detail::Blob { blob, bytes: text.len() as u64 })
     }
 
+    /// Closes the connection to a server that nobody uses now; what is asked next connects again.
+    pub fn rest(&self) {
+        #[cfg(feature = "postgres")]
+        if let Self::Server(store) = self {
+            store.rest();
+        }
+    }
+
     /// The space of the token with this digest, among all spaces that the server holds.
     pub fn space_of_token(&self, digest: &str) -> Result<Option<String>, StoreError> {
         #[cfg(feature = "postgres")]

@@ -33,7 +33,7 @@ struct KeptToken {
 
 /// The address that a text names. `TOFT_CA` names a file with the certificates to trust.
 pub(crate) fn address(text: &str) -> Result<ServerAddress, Error> {
-    let parsed = ServerAddress::parse(text.trim_end_matches('/'));
+    let parsed = ServerAddress::parse(text.trim().trim_end_matches('/'));
     let wrong = |problem: String| Error::Config { path: "store".into(), problem: format!("{text}: {problem}") };
     Ok(parsed.map_err(wrong)?.trusting(variable("TOFT_CA").map(PathBuf::from)))
 }
@@ -42,7 +42,7 @@ pub(crate) fn address(text: &str) -> Result<ServerAddress, Error> {
 pub(crate) fn of(server: &ServerAddress) -> Result<Option<String>, Error> {
     let named = variable("TOFT_STORE").and_then(|text| address(&text).ok());
     if let Some(token) = variable("TOFT_TOKEN").filter(|_| named.as_ref() == Some(server)) {
-        return Ok(Some(token));
+        return Ok(Some(token.trim().to_owned()));
     }
     Ok(kept_for(server)?.map(|kept| kept.token))
 }

@@ -1,6 +1,10 @@
 //! Clones that toft makes for machines of a fleet, and keeps up to date.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use crate::{
     Checkout,
@@ -21,7 +25,9 @@ const MADE: &str = "cloned";
 pub fn clone(url: &str, dir: &Path) -> Result<(), ExchangeError> {
     let above = dir.parent().unwrap_or(dir);
     crate::private::create_dir_all(above).map_err(io("make", above))?;
-    let draft = dir.with_extension("part");
+    let mut draft = dir.as_os_str().to_owned();
+    draft.push(".part");
+    let draft = PathBuf::from(draft);
     if draft.exists() {
         // A clone that was interrupted; nobody worked in it.
         fs::remove_dir_all(&draft).map_err(io("remove", &draft))?;
@@ -35,6 +41,17 @@ pub fn clone(url: &str, dir: &Path) -> Result<(), ExchangeError> {
     fs::write(state.join(MADE), format!("{url}\n")).map_err(io("write", &state))?;
     fs::rename(&draft, dir).map_err(io("write", dir))?;
     Ok(())
+}
+
+/// Lets a clone that toft made follow another address, if that has changed.
+pub fn follow(dir: &Path, url: &str) -> Result<(), ExchangeError> {
+    let git_dir = dir.join(".git");
+    let made = git_dir.join("toft").join(MADE);
+    if fs::read_to_string(&made).is_ok_and(|known| known.trim_end() == url) {
+        return Ok(());
+    }
+    Git::of(&git_dir)?.run(["remote", "set-url", "origin", url])?.ok()?;
+    Ok(fs::write(&made, format!("{url}\n")).map_err(io("write", &made))?)
 }
 
 /// Whether toft made this clone: nobody else works in its main checkout.

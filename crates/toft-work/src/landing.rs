@@ -80,16 +80,7 @@ impl Work<'_> {
         }
         let bases: Vec<String> =
             workspace.iter().map(|workspace| workspace.base.clone()).filter(|base| !base.is_empty()).collect();
-        let sent = match self.located().repository.as_ref().filter(|_| self.sends_commits()) {
-            Some(id) => match repository.bundle(name.as_str(), &bases) {
-                Ok(bundle) => self.send_commits(id, commit, &bundle)?,
-                Err(error) => {
-                    self.note(format!("its commits stay on this machine: {error}"));
-                    false
-                }
-            },
-            None => false,
-        };
+        let sent = self.send_kept_commit(name.as_str(), commit, &target, &bases)?;
         let labels =
             self.perform(facts::TaskRow { task: task.clone() })?.map(|task| task.spec.labels).unwrap_or_default();
         Ok(Some(LandingOffer {
@@ -127,37 +118,36 @@ impl Work<'_> {
                 listed = self.perform(request)?;
             }
         }
-        let mut got: Option<BTreeSet<(String, String)>> = None;
-        for entry in &mut listed {
-            if entry.landing.state != LandingState::Queued || !self.is_elsewhere(&entry.landing) {
-                continue;
-            }
-            let offer = &entry.landing.offer;
-            // Who pushes to a remote needs nothing but the commits: the remote decides who is first.
-            if offer.sent
-                && let Some(repository) = self.landing_repository()?.filter(LandingRepository::pushes)
-            {
-                let got = match &mut got {
-                    Some(got) => got,
-                    none => none.insert(repository.pinned()?.into_iter().collect()),
-                };
-                if got.contains(&(entry.landing.pin(), offer.tip.clone())) {
-                    continue;
-                }
-            }
-            let (host, clone) = (offer.host.clone(), offer.clone.clone());
-            entry.waits = Some(LandingWait::Elsewhere { host, clone });
+        if listed.iter().any(|entry| entry.landing.state == LandingState::Queued) {
+            self.mark_elsewhere(&mut listed)?;
         }
         Ok(listed)
     }
 
-    /// Whether the commits of some work are in another clone.
-    fn is_elsewhere(&self, landing: &Landing) -> bool {
+    /// Marks work whose commits are in another clone.
+    fn mark_elsewhere(&self, listed: &mut [ListedLanding]) -> Result<(), Error> {
+        let Some(repository) = self.landing_repository()? else { return Ok(()) };
+        let pinned: BTreeSet<(String, String)> = repository.pinned()?.into_iter().collect();
+        for entry in listed.iter_mut().filter(|entry| entry.landing.state == LandingState::Queued) {
+            let offer = &entry.landing.offer;
+            let has = pinned.contains(&(entry.landing.pin(), offer.tip.clone())) || repository.has(&offer.tip)?;
+            // Who pushes to a remote needs nothing but the commits: the remote decides who is first.
+            let may = self.is_of_this_clone(&entry.landing) || offer.sent && repository.pushes();
+            if !has || !may {
+                let (host, clone) = (offer.host.clone(), offer.clone.clone());
+                entry.waits = Some(LandingWait::Elsewhere { host, clone });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether some work was made or taken in this clone.
+    fn is_of_this_clone(&self, landing: &Landing) -> bool {
         let here = self.located().checkout.as_ref().map(|checkout| checkout.common_dir.display().to_string());
         let offer = &landing.offer;
         // A repository that was moved is where it is now.
         let other = Some(&offer.clone) != here.as_ref() && Path::new(&offer.clone).exists();
-        offer.host != self.machine().disks() || other
+        offer.host == self.machine().disks() && !other
     }
 
     /// Gets finished work of other machines from the server, so that it can land here: what is named, or everything that no
@@ -168,45 +158,88 @@ impl Work<'_> {
             return Ok(why);
         }
         let Some(repository) = self.landing_repository()? else { return Ok(why) };
-        let Some(checkout) = &self.located().checkout else { return Ok(why) };
         for ListedLanding { landing, waits, .. } in self.landings(ids, 0)? {
-            let (named, pushes) = (!ids.is_empty(), repository.pushes());
-            let may = landing.may_be_taken(&landing.offer.tip, named || pushes);
-            if !may || !matches!(waits, Some(LandingWait::Elsewhere { .. })) {
+            let (named, own) = (!ids.is_empty(), self.is_of_this_clone(&landing));
+            let elsewhere = matches!(waits, Some(LandingWait::Elsewhere { .. }));
+            let may = landing.may_be_taken(&landing.offer.tip, named || own || repository.pushes());
+            // What was made here is taken too, so that no other clone does meanwhile.
+            if !may || !elsewhere && (repository.pushes() || landing.offer.taken) {
                 continue;
             }
-            let tip = landing.offer.tip.clone();
-            let name = landing.issue.clone().unwrap_or_else(|| landing.id.to_string());
-            let Some(bundle) = self.load_commits(&landing.repository, &tip)? else {
-                why.push(format!("the server has lost the commits of {name}; they are in {}", landing.offer.clone));
-                continue;
-            };
-            if repository.take_bundle(Some(&landing.pin()), &tip, &bundle)? == BundleTaken::Lacks {
-                why.push(format!("the commits of {name} are built on some that this clone lacks: git fetch gets them"));
-                continue;
-            }
-            if !pushes {
-                let clone = checkout.common_dir.display().to_string();
-                self.perform(Take { landing: landing.id, tip, clone, named })?;
+            if let Some(problem) = self.take_one(&repository, &landing, elsewhere, named)? {
+                let name = landing.issue.clone().unwrap_or_else(|| landing.id.to_string());
+                why.push(format!("{name} does not land here now: {problem}"));
             }
         }
         Ok(why)
     }
 
-    /// Gets commits of other machines that work is to begin with.
+    /// Takes one piece of work; returns what is in the way.
+    fn take_one(
+        &self,
+        repository: &LandingRepository,
+        landing: &Landing,
+        fetch: bool,
+        named: bool,
+    ) -> Result<Option<String>, Error> {
+        let tip = landing.offer.tip.clone();
+        if fetch {
+            let Some(bundle) = self.load_commits(&landing.repository, &tip)? else {
+                return Ok(Some(format!("the server has no commits of it; they are in {}", landing.offer.clone)));
+            };
+            match repository.take_bundle(Some(&landing.pin()), &tip, &bundle) {
+                Ok(BundleTaken::Taken) => {}
+                Ok(BundleTaken::Lacks) => {
+                    return Ok(Some("it is built on commits that neither this clone nor its remotes have".to_owned()));
+                }
+                Err(error) => return Ok(Some(error.to_string())),
+            }
+        }
+        if repository.pushes() {
+            return Ok(None);
+        }
+        let Some(checkout) = &self.located().checkout else { return Ok(None) };
+        let clone = checkout.common_dir.display().to_string();
+        match self.perform(Take { landing: landing.id.clone(), tip, clone, named }) {
+            Ok(_) => Ok(None),
+            // Another clone was first, and lands it.
+            Err(Error::Refused(_)) => Ok(repository.unpin(&[landing.pin()]).err().map(|error| error.to_string())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gets commits of other machines that work is to begin with. What cannot be got is a note.
     pub(crate) fn take_commits(&self, commits: &[String]) -> Result<(), Error> {
         let Some(id) = self.located().repository.as_ref().filter(|_| self.sends_commits()) else { return Ok(()) };
         let Some(repository) = self.landing_repository()? else { return Ok(()) };
         for commit in commits {
-            if !repository.has(commit)?
-                && let Some(bundle) = self.load_commits(id, commit)?
-                && repository.take_bundle(None, commit, &bundle)? == BundleTaken::Lacks
-            {
-                let short = commit.get(..12).unwrap_or(commit);
-                self.note(format!("{short} is built on commits that this clone lacks: git fetch gets them"));
+            if repository.has(commit)? {
+                continue;
+            }
+            let Some(bundle) = self.load_commits(id, commit)? else { continue };
+            let short = commit.get(..12).unwrap_or(commit);
+            match repository.take_bundle(None, commit, &bundle) {
+                Ok(BundleTaken::Taken) => {}
+                Ok(BundleTaken::Lacks) => {
+                    self.note(format!("{short} is built on commits that neither this clone nor its remotes have"));
+                }
+                Err(error) => self.note(format!("{short} could not be got from the server: {error}")),
             }
         }
         Ok(())
+    }
+
+    /// Sends a commit that is kept here to the server; returns whether others can have it.
+    pub fn send_kept_commit(&self, name: &str, commit: &str, target: &str, bases: &[String]) -> Result<bool, Error> {
+        let Some(id) = self.located().repository.as_ref().filter(|_| self.sends_commits()) else { return Ok(false) };
+        let Some(repository) = self.landing_repository()? else { return Ok(false) };
+        match repository.bundle(name, target, bases) {
+            Ok(bundle) => self.send_commits(id, commit, &bundle),
+            Err(error) => {
+                self.note(format!("its commits stay on this machine: {error}"));
+                Ok(false)
+            }
+        }
     }
 
     /// Where work begins that is pushed to a remote: its branch as it was last seen, and not the checkout's commit, which may

@@ -121,7 +121,7 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     // Issues of other clones, before the slots look for work; what does not work now does the next time.
     for toft in &all {
         if args.clone {
-            run_repositories::bring_up_to_date(app, toft)?;
+            run_repositories::bring_up_to_date(toft)?;
             continue;
         }
         let _ = toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself()));

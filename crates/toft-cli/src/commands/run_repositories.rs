@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use toft::{Toft, plan::SyncOptions, runner::SUPERVISOR};
 
 use super::App;
-use crate::{args::Run, exit::Failure};
+use crate::{args::Run, exit::Failure, render::tell_wait};
 
 /// The repositories that are worked in: those that were named, or the one here. The agent of a slot has the slot's name.
 pub(super) fn open(app: &App<'_>, args: &Run, slot: Option<&String>) -> Result<Vec<Toft>, Failure> {
@@ -15,7 +15,7 @@ pub(super) fn open(app: &App<'_>, args: &Run, slot: Option<&String>) -> Result<V
         true if args.clone => {
             let whole = toft::Config { dir: Some("/".into()), whole_store: true, ..config.clone() };
             let make = slot.is_none() && std::env::var_os(SUPERVISOR).is_none();
-            let clones = Toft::with(whole)?.fleet_clones(make, |what| app.output.progress(what))?;
+            let clones = Toft::with(whole)?.fleet_clones(make, tell_wait)?;
             if clones.is_empty() {
                 return Err(Failure::nothing(
                     "no repository of this server has an address to clone from",
@@ -40,14 +40,14 @@ pub(super) fn open(app: &App<'_>, args: &Run, slot: Option<&String>) -> Result<V
 }
 
 /// Gets what is new for a clone that toft made: the slots begin with it. What does not work now does while they work.
-pub(super) fn bring_up_to_date(app: &App<'_>, toft: &Toft) -> Result<(), Failure> {
+pub(super) fn bring_up_to_date(toft: &Toft) -> Result<(), Failure> {
     if let Err(error) = toft::clones::refresh_clone(toft, Duration::ZERO) {
-        app.output.progress(&format!("not up to date: {error}"));
+        tell_wait(&format!("not up to date: {error}"));
     }
     if let Some(plan) = toft.plan()?
         && let Err(error) = plan.sync(&SyncOptions::default(), |_, _| {})
     {
-        app.output.progress(&format!("the ledger is not up to date: {error}"));
+        tell_wait(&format!("the ledger is not up to date: {error}"));
     }
     Ok(())
 }

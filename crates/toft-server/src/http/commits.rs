@@ -9,11 +9,14 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use serde_json::json;
-use toft_core::wire::LARGEST_BUNDLE;
+use toft_core::{
+    store::{self, StoreError},
+    wire::LARGEST_BUNDLE,
+};
 use tokio::time::timeout;
 
 use super::{
-    answer::{json as as_json, plain},
+    answer::{failure, json as as_json, plain},
     routes::identify,
     served_objects::on_its_machine,
     server_state::{Asker, ServerState},
@@ -24,7 +27,7 @@ const SLOWEST: Duration = Duration::from_secs(300);
 /// Where bundles are, below their space.
 pub(super) const COMMITS: &str = "commits";
 /// How much of a bundle is read to find out what is in it.
-const HEAD: usize = 4_096;
+const HEAD: usize = 1 << 20;
 
 pub(super) async fn keep(
     State(state): State<Arc<ServerState>>,
@@ -40,6 +43,7 @@ pub(super) async fn keep(
         return plain(StatusCode::FORBIDDEN, "this token sends no commits");
     }
     let Some(kept) = &state.objects else { return no_place() };
+    let Some(_place) = kept.admit(&token.digest) else { return busy() };
     let Ok(_room) = kept.room.acquire().await else { return busy() };
     let body = match timeout(SLOWEST, to_bytes(body, LARGEST_BUNDLE)).await {
         Ok(Ok(body)) => body,
@@ -48,6 +52,16 @@ pub(super) async fn keep(
     };
     if !is_bundle_of(&body, &commit) {
         return plain(StatusCode::UNPROCESSABLE_ENTITY, "that is no bundle of this commit");
+    }
+    let asked = repository.clone();
+    let known = space.pool.run(move |engine| {
+        let all = store::ask(engine.store(), |tx| tx.repositories())?;
+        Ok::<_, StoreError>(all.iter().any(|known| known.id.as_str() == asked))
+    });
+    match known.await.flatten() {
+        Ok(true) => {}
+        Ok(false) => return plain(StatusCode::UNPROCESSABLE_ENTITY, "this space has no such repository"),
+        Err(error) => return failure(&error.into()),
     }
     match kept.objects.put(&[&space.name, COMMITS, &repository, &commit], body).await {
         Ok(()) => as_json(StatusCode::OK, &json!({})),
@@ -87,7 +101,7 @@ pub(super) fn broken(state: &ServerState, error: &std::io::Error) -> Response {
 }
 
 fn busy() -> Response {
-    plain(StatusCode::SERVICE_UNAVAILABLE, "this server is ending")
+    plain(StatusCode::SERVICE_UNAVAILABLE, "too many commits are sent at once")
 }
 
 /// Whether a bundle says that it has a commit. Git checks the rest when somebody takes it.
@@ -96,8 +110,11 @@ fn is_bundle_of(body: &Bytes, commit: &str) -> bool {
     let head = String::from_utf8_lossy(&body[..body.len().min(HEAD)]).into_owned();
     let mut lines = head.lines();
     let first = lines.next().is_some_and(|line| line.starts_with("# v") && line.ends_with(" git bundle"));
-    let tip = |line: &str| line.strip_prefix(commit).is_some_and(|rest| rest.starts_with(' '));
-    known && first && lines.take_while(|line| !line.is_empty()).any(tip)
+    let lines: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+    let tip = |line: &&str| line.strip_prefix(commit).is_some_and(|rest| rest.starts_with(' '));
+    // One without its files would be asked for them somewhere else.
+    let whole = !lines.iter().any(|line| line.starts_with("@filter"));
+    known && first && whole && lines.iter().any(tip)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Logs of agents on other machines, which grow while they work.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, to_bytes},
@@ -15,6 +15,8 @@ use toft_core::{
     wire::{FENCE_HEADER, LARGEST_LOG_PIECE, LOG_END_HEADER, MACHINE_HEADER, SentCall, SentCaller, SentLogLength},
 };
 
+use tokio::time::timeout;
+
 use super::{
     answer::{failure, json as as_json, plain},
     commits::{broken, no_place},
@@ -24,6 +26,8 @@ use super::{
 
 /// Where logs are, below their space.
 pub(super) const LOGS: &str = "logs";
+/// How long a piece may take to arrive.
+const SLOWEST: Duration = Duration::from_secs(30);
 /// The longest log.
 const LONGEST: u64 = 64 << 20;
 /// About how much of a log is answered at once.
@@ -57,20 +61,26 @@ pub(super) async fn append(
         Err(error) => return failure(&error),
     };
     let Some(kept) = &state.objects else { return no_place() };
+    let held = format!("{}/{task}/{fence}", space.name);
     match live {
-        Ok(live) if live.as_array().is_some_and(|live| !live.is_empty()) => kept.is_live(fence.to_string()),
-        Ok(_) if kept.was_live(&fence.to_string()) => {}
+        Ok(live) if live.as_array().is_some_and(|live| !live.is_empty()) => kept.is_live(held),
+        Ok(_) if kept.was_live(&held) => {}
         Ok(_) => return plain(StatusCode::CONFLICT, "that lease is over"),
         Err(error) => return failure(&error),
     }
     let path = [space.name.as_str(), LOGS, &task, &number];
-    let length = match kept.length(&path).await {
+    let offset: u64 = query.get("offset").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let Ok(Ok(piece)) = timeout(SLOWEST, to_bytes(body, LARGEST_LOG_PIECE)).await else {
+        return plain(StatusCode::PAYLOAD_TOO_LARGE, "the piece is too large, too slow, or broke off");
+    };
+    let mut length = kept.length(&path).await;
+    if length.as_ref().is_ok_and(|length| *length != offset) {
+        kept.forget_length(&path);
+        length = kept.length(&path).await;
+    }
+    let length = match length {
         Ok(length) => length,
         Err(error) => return broken(&state, &error),
-    };
-    let offset: u64 = query.get("offset").and_then(|text| text.parse().ok()).unwrap_or(0);
-    let Ok(piece) = to_bytes(body, LARGEST_LOG_PIECE).await else {
-        return plain(StatusCode::PAYLOAD_TOO_LARGE, "the piece is too large, or broke off");
     };
     // What was sent before, or does not fit to it, is not added: the sender is told where to go on.
     if offset != length || piece.is_empty() || length + piece.len() as u64 > LONGEST {

@@ -1,7 +1,10 @@
 //! Connections to the store: each answers one request at a time.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -24,6 +27,8 @@ pub(super) struct StorePool {
     free: Arc<Semaphore>,
     /// Used by the watch alone.
     watch: Arc<Mutex<Engine>>,
+    /// Requests so far.
+    used: AtomicU64,
 }
 
 impl StorePool {
@@ -36,7 +41,7 @@ impl StorePool {
         let idle = vec![first];
         let watch = Arc::new(Mutex::new(Engine::open(home, Open::Known)?));
         let free = Arc::new(Semaphore::new(connections.max(1)));
-        Ok(Self { home: home.clone(), idle: Arc::new(Mutex::new(idle)), free, watch })
+        Ok(Self { home: home.clone(), idle: Arc::new(Mutex::new(idle)), free, watch, used: AtomicU64::new(0) })
     }
 
     /// Runs something on a free connection.
@@ -44,6 +49,7 @@ impl StorePool {
         &self,
         work: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.used.fetch_add(1, Ordering::Relaxed);
         let taken = tokio::time::timeout(PATIENCE, self.free.clone().acquire_owned()).await;
         let busy = StoreError::Busy { waited_ms: PATIENCE.as_millis() as u64, writer: None };
         let Ok(Ok(permit)) = taken else { return Err(busy) };
@@ -59,6 +65,20 @@ impl StorePool {
         });
         let broken = StoreError::Failed { doing: "answer".into(), cause: "the server failed; its log says why".into() };
         done.await.transpose()?.flatten().ok_or(broken)
+    }
+
+    /// How many requests there were.
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Closes the connections that nobody uses now.
+    pub(super) async fn rest(&self) {
+        let idle = self.idle.clone();
+        // A connection has a runtime of its own, which cannot end within this one.
+        let rested =
+            blocking::run(move || idle.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Engine::rest));
+        rested.await;
     }
 
     /// Asks the store on a connection that no request uses.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -21,8 +21,9 @@ use tokio::sync::Semaphore;
 use super::ServeRules;
 use crate::objects::Objects;
 
-/// Large requests that are read at once: each is held in memory.
-const AT_ONCE: usize = 4;
+/// Large requests that are read at once, of all tokens and of one: each is held in memory.
+const AT_ONCE: usize = 16;
+const OF_ONE_TOKEN: usize = 4;
 /// How long after its lease an agent may add to its log.
 const LAST_WORDS: Duration = Duration::from_secs(60);
 /// Logs whose length is remembered.
@@ -33,6 +34,8 @@ pub(super) struct ServedObjects {
     pub(super) objects: Objects,
     /// Room for large requests.
     pub(super) room: Semaphore,
+    /// Large requests that are read now, by token.
+    uploads: Arc<Mutex<HashMap<String, usize>>>,
     /// How long logs are, by path.
     lengths: Mutex<HashMap<String, u64>>,
     /// Fences that were live, and when: an agent that has finished still says its last words.
@@ -48,7 +51,29 @@ impl ServedObjects {
         };
         let Some(location) = rules.objects.clone().or(beside) else { return Ok(None) };
         let objects = Objects::open(&location).map_err(io("open", &PathBuf::from(&location)))?;
-        Ok(Some(Self { objects, room: Semaphore::new(AT_ONCE), lengths: Mutex::default(), fences: Mutex::default() }))
+        Ok(Some(Self {
+            objects,
+            room: Semaphore::new(AT_ONCE),
+            uploads: Arc::default(),
+            lengths: Mutex::default(),
+            fences: Mutex::default(),
+        }))
+    }
+
+    /// Counts a large request of a token, if it may send another one.
+    pub(super) fn admit(&self, digest: &str) -> Option<UploadCount> {
+        let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = uploads.entry(digest.to_owned()).or_default();
+        if *count >= OF_ONE_TOKEN {
+            return None;
+        }
+        *count += 1;
+        Some(UploadCount { digest: digest.to_owned(), uploads: self.uploads.clone() })
+    }
+
+    /// Forgets how long a log is: another server may have added to it.
+    pub(super) fn forget_length(&self, path: &[&str]) {
+        self.lengths.lock().unwrap_or_else(PoisonError::into_inner).remove(&path.join("/"));
     }
 
     /// Whether a fence was live a short time ago.
@@ -105,6 +130,22 @@ impl ServedObjects {
             lengths.clear();
         }
         lengths.insert(key, length);
+    }
+}
+
+/// A large request that is counted while it is read.
+pub(super) struct UploadCount {
+    digest: String,
+    uploads: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Drop for UploadCount {
+    fn drop(&mut self) {
+        let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        match uploads.get_mut(&self.digest) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(uploads.remove(&self.digest)),
+        }
     }
 }
 

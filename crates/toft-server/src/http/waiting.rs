@@ -23,8 +23,11 @@ use super::served_space::{AdmittedCall, ServedSpace, may_wait};
 
 /// Changes of other servers and of direct writers are looked for this often.
 const LOOK: Duration = Duration::from_millis(50);
-/// Leases and timers end without a change.
+/// Leases and timers end without a change: soon after the last change, and less and less often.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(4);
+/// Connections that no request used for this long are closed.
+const REST: Duration = Duration::from_secs(5);
 /// Claims of a group that may fail in a row before the rest of the group is not tried.
 const IN_VAIN: usize = 8;
 
@@ -136,7 +139,8 @@ pub(super) async fn run(state: &ServedSpace, call: AdmittedCall, wait: Duration)
 /// Looks for changes, and answers claims that wait, for as long as the space is open.
 pub(super) async fn watch(space: Weak<ServedSpace>) {
     let Some(mut changes) = space.upgrade().map(|state| state.changes()) else { return };
-    let (mut counted, mut again) = (None, Instant::now() + LOOK_AGAIN);
+    let (mut counted, mut pause) = (None, LOOK_AGAIN);
+    let (mut again, mut used) = (Instant::now() + pause, (0, Instant::now()));
     loop {
         let heard = timeout(LOOK, changes.changed()).await;
         let Some(state) = space.upgrade() else { return };
@@ -154,6 +158,12 @@ pub(super) async fn watch(space: Weak<ServedSpace>) {
                 moved
             }
         };
+        if used.0 != state.pool.used() {
+            used = (state.pool.used(), Instant::now());
+        } else if used.1.elapsed() > REST {
+            state.pool.rest().await;
+            used.1 = Instant::now();
+        }
         if state.draining() {
             for key in state.waiting.keys() {
                 // Their callers ask another server.
@@ -162,7 +172,8 @@ pub(super) async fn watch(space: Weak<ServedSpace>) {
             continue;
         }
         if changed || Instant::now() >= again {
-            again = Instant::now() + LOOK_AGAIN;
+            pause = if changed { LOOK_AGAIN } else { (pause * 2).min(LOOK_AGAIN_AT_MOST) };
+            again = Instant::now() + pause;
             for key in state.waiting.keys() {
                 serve_group(&state, &key).await;
             }

@@ -33,6 +33,8 @@ const LARGEST: usize = 128;
 const MOST_TASKS: usize = 50_000;
 /// A space that is held and not written to is let go.
 const IDLE: Duration = Duration::from_secs(60);
+/// The connection of a space that is not written to is closed after this long.
+const REST: Duration = Duration::from_secs(10);
 /// How long a space is not held after something else wrote to it: doubled each time, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -98,10 +100,11 @@ impl<'e> WriteLoop<'e> {
 
     fn run(mut self, writes: &Receiver<PendingWrite>) {
         loop {
-            let first = match writes.recv_timeout(IDLE) {
+            let first = match writes.recv_timeout(if self.held.is_some() { IDLE } else { REST }) {
                 Ok(first) => first,
                 Err(RecvTimeoutError::Timeout) => {
                     self.held = None;
+                    self.engine.rest();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,

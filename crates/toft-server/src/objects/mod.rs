@@ -12,7 +12,7 @@ use std::{
 use axum::body::{Body, Bytes};
 use futures_util::TryStreamExt as _;
 use object_store::{
-    ObjectStore, ObjectStoreExt as _, PutPayload, aws::AmazonS3Builder, local::LocalFileSystem,
+    ObjectStore, ObjectStoreExt as _, PutMode, PutPayload, aws::AmazonS3Builder, local::LocalFileSystem,
     path::Path as ObjectPath, prefix::PrefixStore,
 };
 
@@ -39,8 +39,12 @@ impl Objects {
         Ok(Self(Arc::new(PrefixStore::new(bucket, prefix))))
     }
 
+    /// Keeps an object. One that is there stays as it is: its name says what it has.
     pub(crate) async fn put(&self, path: &[&str], content: Bytes) -> io::Result<()> {
-        self.0.put(&at(path), PutPayload::from_bytes(content)).await.map(drop).map_err(failed)
+        match self.0.put_opts(&at(path), PutPayload::from_bytes(content), PutMode::Create.into()).await {
+            Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// An object as a stream, and its size, if there is one.

@@ -255,6 +255,14 @@ impl PostgresStore {
         self.waits_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Closes the connection, unless it is in use; what is asked next connects again.
+    pub fn rest(&self) {
+        if let Ok(mut wire) = self.wire.try_lock() {
+            *wire = None;
+            *self.door() = None;
+        }
+    }
+
     /// Closes the connection of a waiting process: a short-lived one from its second check on, others after a while.
     fn let_go_while_waiting(&self) {
         let mut since = self.waits_since();
@@ -262,10 +270,7 @@ impl PostgresStore {
             None => *since = Some(Instant::now()),
             Some(since) if self.brief || since.elapsed() > KEEP_WHILE_WAITING => {
                 // Another thread that uses it needs it.
-                if let Ok(mut wire) = self.wire.try_lock() {
-                    *wire = None;
-                    *self.door() = None;
-                }
+                self.rest();
             }
             Some(_) => {}
         }

@@ -340,7 +340,12 @@ pub(super) fn is_own(
     let git = backend.git_in(workspace, dir)?;
     let text = plain_file(&git.git_dir().join("HEAD"))?.unwrap_or_default();
     let on = String::from_utf8_lossy(&text).trim().strip_prefix("ref: refs/heads/").map(str::to_owned);
-    let mut others = vec!["--not".to_owned(), before.to_owned(), "--remotes".to_owned()];
+    let mut others = vec!["--not".to_owned(), before.to_owned()];
+    if on.is_some() && on == workspace.branch {
+        // The agent may have pushed its own branch.
+        others.extend(on.iter().map(|branch| format!("--exclude=*/{branch}")));
+    }
+    others.push("--remotes".to_owned());
     match on {
         Some(branch) if Some(&branch) == workspace.branch.as_ref() => {
             // Name the one branch that matters: walking every branch is slow if there are many.

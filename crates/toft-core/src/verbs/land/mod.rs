@@ -93,6 +93,12 @@ pub struct Revert {
     pub landing: LandingId,
     /// The commit that does, on top of the target.
     pub tip: String,
+    /// The directory of the clone that has it; the one that landed the work if empty.
+    #[serde(default)]
+    pub clone: String,
+    /// The server has it.
+    #[serde(default)]
+    pub sent: bool,
 }
 
 impl Verb for Revert {
@@ -110,9 +116,16 @@ impl Verb for Revert {
             );
         }
         let now = work.now.wall;
+        let (host, clone) = match self.clone.is_empty() {
+            true => (landed.offer.host.clone(), landed.offer.clone.clone()),
+            false => (work.processes.disks().to_owned(), self.clone),
+        };
         let offer = LandingOffer {
             tip: self.tip,
-            sent: false,
+            host,
+            clone,
+            sent: self.sent,
+            taken: false,
             closes: false,
             workspace: None,
             branch: None,

@@ -65,10 +65,11 @@ impl Verb for Take {
         rights::require(work, Action::Land)?;
         let mut landing = find_landing(work, self.landing.as_str())?;
         let host = work.processes.disks().to_owned();
-        if landing.offer.host == host && landing.offer.clone == self.clone {
+        let own = landing.offer.host == host && landing.offer.clone == self.clone;
+        if own && landing.offer.taken {
             return Ok(landing);
         }
-        if !landing.may_be_taken(&self.tip, self.named) {
+        if !landing.may_be_taken(&self.tip, self.named || own) {
             let (id, state) = (landing.id.to_string(), landing.state.as_str().to_owned());
             let wanted = "work that waits, is on the server, and that no other clone lands".to_owned();
             return Err(Refusal::WrongState { id, state, wanted }.into());
