@@ -53,6 +53,8 @@ pub(super) struct ServerState {
     rules: ServeRules,
     /// Open spaces, by name, and when each was asked for.
     spaces: Mutex<HashMap<String, (Arc<ServedSpace>, Instant)>>,
+    /// Who opens a space: others wait for it.
+    opening: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// The space of a token, by digest: it never moves.
     homes: Mutex<HashMap<String, String>>,
     /// Commits and logs, if there is a place for them.
@@ -98,6 +100,7 @@ impl ServerState {
         let state = Self {
             rules: rules.clone(),
             spaces: Mutex::default(),
+            opening: Mutex::default(),
             homes: Mutex::default(),
             objects: ServedObjects::open(rules)?,
             metrics: Arc::default(),
@@ -181,7 +184,12 @@ impl ServerState {
         if let Some(space) = self.known_space(&name) {
             return Ok(space);
         }
-        let (state, runtime) = (self.clone(), Handle::current());
+        let turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default().clone();
+        let _turn = turn.lock().await;
+        if let Some(space) = self.known_space(&name) {
+            return Ok(space);
+        }
+        let (state, runtime, named) = (self.clone(), Handle::current(), name.clone());
         let opened = blocking::run(move || {
             let space = state.open_space(&name)?;
             let mut spaces = state.spaces.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,7 +202,9 @@ impl ServerState {
             Ok(space)
         });
         let interrupted = StoreError::Failed { doing: "open a space".into(), cause: "it was interrupted".into() };
-        opened.await.ok_or(interrupted)?.map_err(only_store)
+        let opened = opened.await;
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner).remove(&named);
+        opened.ok_or(interrupted)?.map_err(only_store)
     }
 
     fn known_space(&self, name: &str) -> Option<Arc<ServedSpace>> {
