@@ -176,7 +176,7 @@ pub fn prepare_hub(ports: &[u16]) -> io::Result<()> {
 }
 
 /// Why namespaces with links cannot be made here, if they cannot.
-pub fn missing() -> Option<String> {
+fn missing() -> Option<String> {
     let script = "set -e; ip link set lo up; ip link add hub type veth peer name link; iptables -w -A INPUT -m statistic \
                   --mode random --probability 0.5 -j DROP";
     let tried = alone().args(["sh", "-c", script]).output();
@@ -189,8 +189,28 @@ pub fn missing() -> Option<String> {
 
 /// Starts a program in namespaces of its own. If the program or the one who started it ends, however that may be, all its
 /// processes end. Namespaces and links end with the last process that uses them.
-pub fn alone() -> Command {
+fn alone() -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]);
     command
+}
+
+/// Tells a story in namespaces of its own: the test of this name is started again there, with `inside` set. If that
+/// cannot be done here, because of `lacks` or of the machine, it says why.
+pub fn tell_alone(name: &str, inside: &str, lacks: Option<String>) {
+    let root = nix::unistd::Uid::effective().is_root();
+    let reason = (!root).then(|| "only root makes namespaces".to_owned()).or(lacks).or_else(missing);
+    if let Some(reason) = reason {
+        eprintln!("no network namespaces: {reason}; nothing was tried");
+        return;
+    }
+    // The shell is the first process in there, and collects those whose parent was killed.
+    let mut alone = alone();
+    alone.args(["sh", "-c", "\"$0\" \"$@\"; exit $?"]);
+    let program = std::env::current_exe().expect("this program has a path");
+    alone.arg(program).args(["--exact", name, "--nocapture"]).env(inside, "1");
+    // It has a database and servers of its own.
+    alone.env_remove("TOFT_STORY_SERVER").env_remove("TOFT_STORY_FLEET");
+    let ended = alone.status().expect("the story in its namespaces");
+    assert!(ended.success(), "{ended}");
 }

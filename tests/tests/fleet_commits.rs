@@ -174,3 +174,18 @@ fn an_agent_that_pushes_its_branch_has_made_its_commit() {
     assert!(said.contains("1 done"), "{said}");
     assert!(team.land().contains("1 landed"));
 }
+
+#[test]
+fn private_work_that_another_machine_lands_is_not_named() {
+    let team = team();
+    let (ana, far) = (&team.ana, &team.far);
+    far.home.run(far.home.path(), "git", &["clone", "-q", &team.url, "mine"]);
+    let mine = far.home.path().join("mine");
+    far.home.toft(&mine, &["init", "--contributor"]).ok();
+    let (id, _) = toft_stories::repositories::add(&far.home, &mine, &["Overthrow the parser"]);
+    far.home.toft(&mine, &["run", "--until-idle", "--", "sh", "-c", WRITES]).ok();
+    let landed = ana.home.toft(&team.here, &["land"]).ok();
+    assert!(landed.contains("1 landed"), "{landed}");
+    let said = ana.home.run(&team.here, "git", &["log", "--format=%B", "main"]);
+    assert!(said.contains("Toft-Landing") && !said.contains(&id) && !said.contains("Overthrow"), "{said}");
+}

@@ -18,7 +18,7 @@ use toft_stories::{
     FleetServer, Home,
     far_faults::{Faults, Kind, calm, count},
     far_history::{check_events, check_leases, check_tasks, waits},
-    far_network::{PLACES, Place, alone, missing, prepare_hub},
+    far_network::{PLACES, Place, prepare_hub, tell_alone},
     far_work::{Bell, FarClient, Feeder, LONGEST_TRY, Seen, Shift, work},
     new_store_on, sized,
 };
@@ -36,35 +36,14 @@ fn number(name: &str, otherwise: u64) -> u64 {
     env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Why the story cannot be told here.
-fn lacks() -> Option<String> {
-    if !nix::unistd::Uid::effective().is_root() {
-        return Some("only root makes namespaces".to_owned());
-    }
-    if !toft_cluster::available() {
-        return Some("PostgreSQL is not installed".to_owned());
-    }
-    missing()
-}
-
 #[test]
 fn a_crowd_of_far_workers_loses_and_doubles_nothing_though_links_servers_and_database_fail() {
     if env::var_os(INSIDE).is_some() {
         return tell();
     }
-    if let Some(reason) = lacks() {
-        eprintln!("no network namespaces: {reason}; nothing was tried");
-        return;
-    }
+    let lacks = (!toft_cluster::available()).then(|| "PostgreSQL is not installed".to_owned());
     let name = "a_crowd_of_far_workers_loses_and_doubles_nothing_though_links_servers_and_database_fail";
-    // The shell is the first process in there, and collects those whose parent was killed.
-    let mut alone = alone();
-    alone.args(["sh", "-c", "\"$0\" \"$@\"; exit $?"]);
-    alone.arg(env::current_exe().unwrap()).args(["--exact", name, "--nocapture"]).env(INSIDE, "1");
-    // It has a database and servers of its own.
-    alone.env_remove("TOFT_STORY_SERVER").env_remove("TOFT_STORY_FLEET");
-    let ended = alone.status().unwrap();
-    assert!(ended.success(), "{ended}");
+    tell_alone(name, INSIDE, lacks);
 }
 
 /// The story, in namespaces of its own.

@@ -181,7 +181,7 @@ fn commits_and_logs_are_for_those_whose_token_says_so() {
     let far = FleetMachine::new(&server, &owner, "far", "worker");
     let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
     plan(&ana, &here, &["one"]);
-    let keeps = format!("{WRITES}; echo \"$TOFT_TOKEN\" > \"$HOME/job\"; sleep 4");
+    let keeps = format!("{WRITES}; echo \"$TOFT_TOKEN\" > \"$HOME/job\"");
     far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", &keeps]).ok();
     let landing = ana.home.toft(&here, &["land", "list", "--json"]).data()[0].clone();
     let field = |name: &str| landing[name].as_str().unwrap().to_owned();

@@ -118,6 +118,12 @@ impl TokenRole {
         self >= Self::Worker
     }
 
+    /// Whether such a token reads the logs of agents.
+    #[must_use]
+    pub fn reads_logs(self) -> bool {
+        self >= Self::Viewer
+    }
+
     /// The role that an agent has under such a token, if it says that it has `claimed`; the registered one if absent.
     #[must_use]
     pub fn agent_role(self, claimed: Option<Role>) -> Option<Role> {

@@ -176,7 +176,7 @@ impl Lander<'_> {
         };
         let remote =
             known.map_or_else(|| self.rules.fork.as_ref().unwrap_or(&base.remote), |known| &known.remote).clone();
-        let is_private = landing.issue.as_ref().is_some_and(|issue| private.has(issue));
+        let is_private = landing.issue.is_some() && landing.public_issue(private).is_none();
         let branch = match (known, &landing.offer.branch) {
             (Some(known), _) => known.branch.clone(),
             (None, Some(branch)) if !is_private && private.ids_in(branch).next().is_none() => branch.clone(),
@@ -214,8 +214,7 @@ impl Lander<'_> {
     /// Title and text of a pull request: those of the issue, or of the commit if the issue is private.
     fn text_of(&self, landing: &Landing, private: &Private) -> Result<(String, String), Error> {
         let subject = self.repository.subject(&landing.offer.tip)?;
-        let public = landing.issue.as_ref().filter(|issue| !private.has(issue));
-        let text = public.map(|issue| self.work.text_of_issue(issue)).transpose()?.flatten();
+        let text = landing.public_issue(private).map(|issue| self.work.text_of_issue(issue)).transpose()?.flatten();
         let (title, body) = text.unwrap_or_else(|| (subject.clone(), String::new()));
         // What looks private is not sent; the commit itself was looked through before.
         match private.look(&format!("{title}\n{body}")).is_empty() {

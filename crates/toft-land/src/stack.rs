@@ -127,7 +127,7 @@ impl Lander<'_> {
         };
         let mut trailers = Vec::new();
         // A commit is published: it names no private plan.
-        if let Some(issue) = landing.issue.as_ref().filter(|issue| !private.has(issue)) {
+        if let Some(issue) = landing.public_issue(private) {
             trailers.push(("Toft-Issue".to_owned(), issue.clone()));
             trailers.push(("Toft-Agent".to_owned(), landing.author.clone()));
         }

@@ -25,7 +25,7 @@ impl Session {
     /// Clones of all repositories of the store that have an address to clone from. What is missing is cloned if `make`; `say`
     /// is told before.
     pub fn fleet_clones(&self, make: bool, mut say: impl FnMut(&str)) -> Result<Vec<PathBuf>, Error> {
-        let clones = data_home().join("clones");
+        let clones = clones_dir();
         // Two runners clone one after the other.
         let _turn = match make {
             true => Some(wait_for_turn(&clones)?),
@@ -96,6 +96,11 @@ impl Session {
     }
 }
 
+/// Where clones that toft makes are.
+fn clones_dir() -> PathBuf {
+    data_home().join("clones")
+}
+
 fn wait_for_turn(clones: &Path) -> Result<RepoLock, Error> {
     loop {
         if let Some(turn) = RepoLock::attempt(clones, "clones")? {
@@ -114,7 +119,11 @@ fn clone_name(repository: &Repository) -> String {
 
 /// Brings a clone that toft made up to date, if that was not done for `every`.
 pub fn refresh_clone(session: &Session, every: Duration) -> Result<(), Error> {
-    let Some(checkout) = session.located().checkout.as_ref().filter(|checkout| toft_vcs::clone::is_made(checkout))
+    let Some(checkout) = session
+        .located()
+        .checkout
+        .as_ref()
+        .filter(|checkout| checkout.root.starts_with(clones_dir()) && toft_vcs::clone::is_made(checkout))
     else {
         return Ok(());
     };

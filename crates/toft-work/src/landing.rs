@@ -13,7 +13,7 @@ use toft_core::{
     refusal::Refusal,
     time::Timestamp,
     verbs::{
-        facts,
+        context, facts,
         land::{List, ListedLanding, Take},
         workspace::Show,
     },
@@ -81,6 +81,7 @@ impl Work<'_> {
         let bases: Vec<String> =
             workspace.iter().map(|workspace| workspace.base.clone()).filter(|base| !base.is_empty()).collect();
         let sent = self.send_kept_commit(name.as_str(), commit, &target, &bases)?;
+        let private = self.is_of_private_plan(task)?;
         let labels =
             self.perform(facts::TaskRow { task: task.clone() })?.map(|task| task.spec.labels).unwrap_or_default();
         Ok(Some(LandingOffer {
@@ -92,10 +93,21 @@ impl Work<'_> {
             bases,
             sent,
             taken: false,
+            private,
             branch: workspace.and_then(|workspace| workspace.branch),
             closes: rules.close == CloseRule::Landed,
             review: rules.reviewer(&labels),
         }))
+    }
+
+    /// Whether the issue of a task is of a private plan.
+    fn is_of_private_plan(&self, task: &TaskId) -> Result<bool, Error> {
+        let private = self.private_issues()?;
+        if private.is_empty() {
+            return Ok(false);
+        }
+        let facts = self.perform(context::Request { id: task.to_string() })?;
+        Ok(facts.workflow.issue().is_some_and(|issue| private.has(issue)))
     }
 
     /// Work that may still land, in the order in which it does; with `ids`, only this.

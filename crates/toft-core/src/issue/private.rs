@@ -117,6 +117,12 @@ impl Private {
         Self::new(stays.map(|id| (id.clone(), title_of(id))))
     }
 
+    /// Whether nothing is private.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
     /// Whether an issue is private.
     #[must_use]
     pub fn has(&self, id: &str) -> bool {

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     id::{LandingId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
+    issue::private::Private,
     time::Timestamp,
 };
 
@@ -95,6 +96,9 @@ pub struct LandingOffer {
     /// A clone on another machine than the one that made them lands them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
+    /// Its issue is of a private plan, which a lander on another machine does not know: nothing that is published names it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub private: bool,
     /// Its issue is closed when it has landed; otherwise it was closed when it was done.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub closes: bool,
@@ -316,6 +320,12 @@ impl Landing {
     pub fn is_still(&self, known: &Self) -> bool {
         let queued = self.state == LandingState::Queued && self.offer == known.offer;
         self.id == known.id && queued && !self.needs_review()
+    }
+
+    /// Its issue, if what is published may name it. `private` is what this clone knows to be private.
+    #[must_use]
+    pub fn public_issue(&self, private: &Private) -> Option<&String> {
+        self.issue.as_ref().filter(|issue| !self.offer.private && !private.has(issue))
     }
 
     /// Whether a clone that has got its commit may land it: only one does, unless a person names the work.

@@ -79,6 +79,11 @@ impl Verb for CloneFrom {
         let known = work.tx.repositories()?.into_iter().find(|known| known.id == self.repository);
         let missing = || Refusal::NotFound { what: "repository".into(), text: self.repository.to_string() };
         let mut repository = known.ok_or_else(missing)?;
+        if self.url.is_some() && !matches!(repository.vcs.as_str(), "git" | "jj") {
+            let problem =
+                format!("machines clone with git, and {} is a {} repository", repository.name, repository.vcs);
+            return Err(Refusal::Invalid { field: "url".into(), problem }.into());
+        }
         if repository.clone_url != self.url {
             repository.clone_url = self.url;
             let detail = json!({ "name": repository.name, "url": repository.clone_url });

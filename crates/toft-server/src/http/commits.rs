@@ -104,7 +104,7 @@ fn busy() -> Response {
     plain(StatusCode::SERVICE_UNAVAILABLE, "too many commits are sent at once")
 }
 
-/// Whether a bundle says that it has a commit. Git checks the rest when somebody takes it.
+/// Whether a bundle says that it has a commit. Git checks the rest when it is taken.
 fn is_bundle_of(body: &Bytes, commit: &str) -> bool {
     let known = commit.len() >= 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
     let head = String::from_utf8_lossy(&body[..body.len().min(HEAD)]).into_owned();

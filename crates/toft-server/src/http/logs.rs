@@ -11,7 +11,6 @@ use axum::{
 use serde_json::json;
 use toft_core::{
     lease::Fence,
-    token::TokenRole,
     wire::{FENCE_HEADER, LARGEST_LOG_PIECE, LOG_END_HEADER, MACHINE_HEADER, SentCall, SentCaller, SentLogLength},
 };
 
@@ -63,7 +62,7 @@ pub(super) async fn append(
     let Some(kept) = &state.objects else { return no_place() };
     let held = format!("{}/{task}/{fence}", space.name);
     match live {
-        Ok(live) if live.as_array().is_some_and(|live| !live.is_empty()) => kept.is_live(held),
+        Ok(live) if live.as_array().is_some_and(|live| !live.is_empty()) => kept.note_live(held),
         Ok(_) if kept.was_live(&held) => {}
         Ok(_) => return plain(StatusCode::CONFLICT, "that lease is over"),
         Err(error) => return failure(&error),
@@ -105,7 +104,7 @@ pub(super) async fn load(
         Ok(asker) => asker,
         Err(answer) => return answer,
     };
-    if token.role < TokenRole::Viewer {
+    if !token.role.reads_logs() {
         return plain(StatusCode::FORBIDDEN, "this token reads no logs");
     }
     let Some(kept) = &state.objects else { return no_place() };

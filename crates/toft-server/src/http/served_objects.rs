@@ -83,7 +83,7 @@ impl ServedObjects {
     }
 
     /// Notes that a fence is live.
-    pub(super) fn is_live(&self, fence: String) {
+    pub(super) fn note_live(&self, fence: String) {
         let mut fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
         if fences.len() >= REMEMBERED {
             fences.retain(|_, at| at.elapsed() < LAST_WORDS);

@@ -32,6 +32,7 @@ fn landing(id: &str, n: i64, state: LandingState) -> Landing {
             bases: vec!["ab0".into()],
             sent: true,
             taken: true,
+            private: true,
             closes: true,
             review: Reviewer::Agent("eve".into()),
         },
