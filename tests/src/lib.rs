@@ -25,6 +25,7 @@ pub mod models;
 pub mod network;
 pub mod older;
 pub mod project;
+pub mod recorder;
 pub mod repositories;
 pub mod share;
 pub mod simulation;

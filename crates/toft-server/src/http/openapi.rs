@@ -9,7 +9,11 @@ use super::routes::RESOURCES;
 pub fn openapi() -> Value {
     let mut schema = calls::schema(None);
     refer_to_components(&mut schema);
-    let verbs = schema["calls"].as_object().cloned().unwrap_or_default();
+    let mut schemas = schema["$defs"].as_object().cloned().unwrap_or_default();
+    let mut verbs = schema["calls"].as_object().cloned().unwrap_or_default();
+    for (name, verb) in &mut verbs {
+        name_outcome(name, &mut verb["outcome"], &mut schemas);
+    }
     let mut paths = Map::new();
     for (name, verb) in &verbs {
         paths.insert(format!("/v1/verbs/{name}"), json!({ "post": of_verb(name, verb) }));
@@ -22,7 +26,6 @@ pub fn openapi() -> Value {
     paths.insert("/v1/changes".into(), json!({ "get": of_changes() }));
     paths.insert("/healthz".into(), json!({ "get": of_health("health", "Whether the server runs") }));
     paths.insert("/readyz".into(), json!({ "get": of_health("readiness", "Whether the server can answer") }));
-    let mut schemas = schema["$defs"].as_object().cloned().unwrap_or_default();
     schemas.insert("SentError".into(), error_schema(&schema));
     schemas.extend(caller_schemas());
     json!({
@@ -46,6 +49,15 @@ pub fn openapi() -> Value {
             "schemas": schemas,
         },
     })
+}
+
+/// A list as an outcome gets a name of its own, as other outcomes have one: not every program reads lists of pairs elsewhere.
+fn name_outcome(name: &str, outcome: &mut Value, schemas: &mut Map<String, Value>) {
+    if outcome["type"] == "array" {
+        let named = format!("{}Outcome", capital(&operation_id(name)));
+        let refer = json!({ "$ref": format!("#/components/schemas/{named}") });
+        schemas.insert(named, std::mem::replace(outcome, refer));
+    }
 }
 
 fn of_verb(name: &str, verb: &Value) -> Value {
