@@ -7,9 +7,10 @@ mod address;
 mod objects;
 
 use std::{
+    collections::HashMap,
     io::ErrorKind,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -17,12 +18,15 @@ use std::{
 };
 
 use toft_core::{
+    id::RepositoryId,
     refusal::{SentError, VerbError, VerbResult},
     retention::RetentionKind,
     store::{Access, Fault, Result as StoreResult, Store, StoreError, StoreTx},
     time::Timestamp,
     verbs::Verb,
-    wire::{LONGEST_WAIT, PROTOCOL, PROTOCOL_HEADER, SPACE_HEADER, SentCall, SentChanges, SentOutcome, SentToken},
+    wire::{
+        LONGEST_WAIT, LedgerEnd, PROTOCOL, PROTOCOL_HEADER, SPACE_HEADER, SentCall, SentChanges, SentOutcome, SentToken,
+    },
 };
 use ureq::{
     Agent, Body,
@@ -31,7 +35,7 @@ use ureq::{
 };
 
 pub use address::ServerAddress;
-pub use objects::LogPart;
+pub use objects::{LedgerPart, LogPart};
 
 /// How long a server may be away before a command fails: longer than a database server's failover takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -54,6 +58,8 @@ pub struct RemoteStore {
     patience: Duration,
     /// Nobody answered for as long as that: the next request is not as patient.
     gave_up: AtomicBool,
+    /// How far ledgers were read, and when.
+    ledgers: Mutex<HashMap<RepositoryId, (LedgerEnd, Instant)>>,
 }
 
 /// What is called when a server does not answer, with its address and the reason.
@@ -79,7 +85,8 @@ impl RemoteStore {
             false => config.proxy(None),
         };
         let agent = config.build().new_agent();
-        Ok(Self { agent, address, token, patience: PATIENCE, gave_up: AtomicBool::new(false) })
+        let (gave_up, ledgers) = (AtomicBool::new(false), Mutex::default());
+        Ok(Self { agent, address, token, patience: PATIENCE, gave_up, ledgers })
     }
 
     /// Gives up after this long without an answer.
@@ -99,7 +106,7 @@ impl RemoteStore {
         let wait = wait.min(LONGEST_WAIT);
         let path = match wait.is_zero() {
             true => format!("/v1/verbs/{}", V::NAME),
-            false => format!("/v1/verbs/{}?wait={}", V::NAME, wait.as_millis()),
+            false => format!("/v1/verbs/{}?wait={}{}", V::NAME, wait.as_millis(), self.read_ledger(call)),
         };
         let body = serde_json::to_vec(call).map_err(|error| self.failed("write a request", &error.to_string()))?;
         let repeatable = V::ACCESS == Access::Read || call.op.is_some();
@@ -111,6 +118,25 @@ impl RemoteStore {
         let said: SentOutcome = self.read(answer)?;
         serde_json::from_value(said.outcome)
             .map_err(|error| self.failed("read an answer of the server", &error.to_string()).into())
+    }
+
+    /// How far the ledger was read in which a claim looked, as a part of a query. It is read again before the next claim.
+    fn read_ledger(&self, call: &SentCall) -> String {
+        let Some(repository) = &call.caller.place.repository else { return String::new() };
+        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = ledgers.remove(repository);
+        read.map(|(end, _)| format!("&ledger={repository}:{end}")).unwrap_or_default()
+    }
+
+    fn note_ledger(&self, repository: &RepositoryId, end: LedgerEnd) {
+        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        ledgers.insert(repository.clone(), (end, Instant::now()));
+    }
+
+    /// Whether a ledger was read so short a time ago.
+    pub fn has_read_ledger(&self, repository: &RepositoryId, age: Duration) -> bool {
+        let ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        ledgers.get(repository).is_some_and(|(_, at)| at.elapsed() < age)
     }
 
     /// Waits up to `wait` for a change after `counter`; returns the counter of the last change.

@@ -1,4 +1,4 @@
-//! Commits and logs, which go beside verbs.
+//! Commits, ledgers and logs, which go beside verbs.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use toft_core::{
     id::{RepositoryId, TaskId},
     lease::Fence,
     store::Result as StoreResult,
-    wire::{FENCE_HEADER, LOG_END_HEADER, MACHINE_HEADER, SentLogLength},
+    wire::{FENCE_HEADER, LEDGER_END_HEADER, LOG_END_HEADER, LedgerEnd, MACHINE_HEADER, SentLedger, SentLogLength},
 };
 use ureq::http::StatusCode;
 
@@ -23,7 +23,63 @@ pub struct LogPart {
     pub end: u64,
 }
 
+/// A part of a ledger.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LedgerPart {
+    pub text: Vec<u8>,
+    /// From here on the next part is read, and lines are added.
+    pub end: LedgerEnd,
+}
+
 impl RemoteStore {
+    /// The lines of a ledger after `after`, or all of its newest generation; nothing if the server keeps none, or not for
+    /// this token.
+    pub fn ledger(
+        &self,
+        machine: &str,
+        repository: &RepositoryId,
+        after: LedgerEnd,
+    ) -> StoreResult<Option<LedgerPart>> {
+        let path = format!("/v1/ledgers/{repository}?after={after}");
+        let mut answer = self.send("GET", &path, &[(MACHINE_HEADER, machine)], None, ANSWER, true)?;
+        match answer.status() {
+            StatusCode::NOT_IMPLEMENTED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Ok(None),
+            StatusCode::OK => {
+                let end = answer.headers().get(LEDGER_END_HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
+                let text = answer.body_mut().with_config().limit(LARGEST).read_to_vec();
+                let text = text.map_err(|error| self.unreachable(error.to_string()))?;
+                let end = end.unwrap_or(after);
+                self.note_ledger(repository, end);
+                Ok(Some(LedgerPart { text, end }))
+            }
+            _ => self.text(answer).map(|_| None).map_err(only_failed),
+        }
+    }
+
+    /// Adds lines to a ledger that ends at `at`; with `replace` they are its next generation. Nothing if this token does not
+    /// add to ledgers.
+    pub fn add_to_ledger(
+        &self,
+        machine: &str,
+        repository: &RepositoryId,
+        at: LedgerEnd,
+        lines: &[u8],
+        replace: bool,
+    ) -> StoreResult<Option<SentLedger>> {
+        let path = format!("/v1/ledgers/{repository}?at={at}&replace={replace}");
+        let answer = self.send("PUT", &path, &[(MACHINE_HEADER, machine)], Some(lines), BUNDLE, true)?;
+        match answer.status() {
+            StatusCode::NOT_IMPLEMENTED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Ok(None),
+            _ => {
+                let sent = self.read::<SentLedger>(answer).map_err(only_failed)?;
+                if let Some(end) = sent.end.parse().ok().filter(|_| sent.added) {
+                    self.note_ledger(repository, end);
+                }
+                Ok(Some(sent))
+            }
+        }
+    }
+
     /// Sends commits as a bundle of git; returns whether the server has a place for them.
     pub fn send_commits(
         &self,

@@ -118,6 +118,18 @@ impl TokenRole {
         self >= Self::Worker
     }
 
+    /// Whether such a token reads the ledgers of repositories.
+    #[must_use]
+    pub fn reads_ledgers(self) -> bool {
+        self >= Self::Viewer
+    }
+
+    /// Whether such a token adds to the ledgers of repositories.
+    #[must_use]
+    pub fn writes_ledgers(self) -> bool {
+        self >= Self::Worker
+    }
+
     /// Whether such a token reads the logs of agents.
     #[must_use]
     pub fn reads_logs(self) -> bool {

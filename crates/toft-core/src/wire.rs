@@ -3,7 +3,7 @@
 //! A caller sends facts about itself and its machine; which of them count is decided by the server, from the token. The
 //! two ends may have different versions: every field has a default.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,9 @@ pub const MACHINE_HEADER: &str = "toft-machine";
 pub const FENCE_HEADER: &str = "toft-fence";
 /// The header that says where the part of a log that was sent ends.
 pub const LOG_END_HEADER: &str = "toft-log-end";
-/// The largest bundle of commits.
+/// The header that says where a ledger ends, as [`LedgerEnd`].
+pub const LEDGER_END_HEADER: &str = "toft-ledger-end";
+/// The largest bundle of commits, or ledger.
 pub const LARGEST_BUNDLE: usize = 64 << 20;
 /// The largest piece of a log.
 pub const LARGEST_LOG_PIECE: usize = 1 << 20;
@@ -54,6 +56,40 @@ pub struct SentCall {
 #[serde(default)]
 pub struct SentLogLength {
     pub length: u64,
+}
+
+/// Where a server's copy of a ledger ends. It is only added to; a generation is replaced by the next one as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LedgerEnd {
+    pub generation: u64,
+    pub offset: u64,
+}
+
+impl fmt::Display for LedgerEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.generation, self.offset)
+    }
+}
+
+impl FromStr for LedgerEnd {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (generation, offset) = text.split_once('.').ok_or(())?;
+        Ok(Self { generation: generation.parse().map_err(drop)?, offset: offset.parse().map_err(drop)? })
+    }
+}
+
+/// How much of a ledger a server has, after something was added or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SentLedger {
+    /// A [`LedgerEnd`].
+    pub end: String,
+    /// Whether what was sent is there; otherwise another clone was faster, or the generation is over.
+    pub added: bool,
+    /// In how many pieces the generation is: with many it is time to replace it.
+    pub pieces: usize,
 }
 
 /// The longest text by which something is found: databases keep an index of such texts.

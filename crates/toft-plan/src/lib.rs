@@ -2,7 +2,7 @@
 //!
 //! `place.rs` says where ledgers are, `known.rs` which a clone was told of (by `settings.rs`), `unreadable.rs` what happens with a bad one, `index_refresh.rs` brings the index up to their files, `write.rs` is the one way a ledger
 //! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
-//! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `offer.rs` offers an issue of one to another, `propose.rs` follows what becomes of that,
+//! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `server_copy.rs` with a toft server, `offer.rs` offers an issue of one to another, `propose.rs` follows what becomes of that,
 //! `unshared.rs` keeps the text of what nobody else ever had, `purge.rs` takes an issue out of a ledger's history, `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `import_export.rs` and `beads.rs` are other
 //! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
 //! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep,
@@ -34,6 +34,7 @@ mod purge;
 mod run;
 mod saved;
 mod search;
+mod server_copy;
 mod settings;
 mod short;
 mod sync;
@@ -181,7 +182,7 @@ impl<'t> Plan<'t> {
         let Some(checkout) = &session.located().checkout else { return Ok(None) };
         let home = Ledgers::of(session).ledger_home()?;
         let place::SeenLedgers { ledgers, contributor, upstream, routing } = place::ledgers(session, home)?;
-        Ok(Some(Self {
+        let plan = Self {
             session,
             checkout,
             home,
@@ -196,7 +197,9 @@ impl<'t> Plan<'t> {
             replica: OnceLock::new(),
             author: OnceLock::new(),
             aside: None,
-        }))
+        };
+        plan.follow_server();
+        Ok(Some(plan))
     }
 
     /// This clone's replica name in clocks; looked up or generated at the first write.

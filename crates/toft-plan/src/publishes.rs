@@ -9,6 +9,9 @@ use toft_vcs::exchange::{self, Contact, DirectoryExchange};
 
 use super::{Ledger, LedgerKind, Plan, sync::own};
 
+/// What leaves with a ledger.
+const ALL: &str = "every issue with its comments and history of changes, deleted ones that were shared as tombstones";
+
 /// What a ledger publishes from here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Publishes {
@@ -55,7 +58,12 @@ impl Plan<'_> {
             place: ledger.place,
             dir: ledger.dir.clone(),
             branch: branch.filter(|_| remote.is_some()),
-            sends: if remote.is_some() { sends } else { "nothing: it has no remote".to_owned() },
+            sends: match (self.server_of(ledger), remote.is_some()) {
+                (Some(server), true) => format!("{sends}; {server} has the same at once"),
+                (Some(server), false) => format!("to {server}, at once: {ALL}"),
+                (None, true) => sends,
+                (None, false) => "nothing: it has no remote".to_owned(),
+            },
             remote,
             names: sync.names,
             name: self.name_of(&self.session.located().agent).to_owned(),
@@ -65,7 +73,7 @@ impl Plan<'_> {
 
     /// The branch that a sync writes to, and what it sends there.
     fn sends(&self, ledger: &Ledger, reach: Contact<'_>, versioned: bool) -> Result<(Option<String>, String), Error> {
-        let all = "every issue with its comments and history of changes, deleted ones that were shared as tombstones";
+        let all = ALL;
         Ok(match ledger.place {
             _ if ledger.read_only => (None, "nothing: it is read only here".to_owned()),
             _ if !versioned => (None, "nothing: it is not under version control".to_owned()),

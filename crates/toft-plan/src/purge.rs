@@ -109,6 +109,16 @@ impl Plan<'_> {
             Some(mut way) => self.purge_history(ledger, way.as_mut(), try_only, &mut purged)?,
             None => self.purge_file(ledger, try_only, &mut purged)?,
         }
+        if !try_only {
+            let server = &self.session.located().store;
+            match self.purge_copy(ledger) {
+                Ok(None | Some(true)) => {}
+                Ok(Some(false)) => {
+                    purged.left.push(format!("{server} has it still: other clones wrote all the time; purge it again"));
+                }
+                Err(error) => purged.left.push(format!("{server} may have it still ({error}); purge it again")),
+            }
+        }
         Ok(purged)
     }
 

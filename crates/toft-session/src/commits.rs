@@ -1,14 +1,16 @@
-//! Commits and logs on a toft server.
+//! Commits, ledgers and logs on a toft server.
 
-use toft_client::LogPart;
+use std::time::Duration;
+
+use toft_client::{LedgerPart, LogPart};
 use toft_core::{
     id::{RepositoryId, TaskId},
     lease::{Fence, Processes as _},
     store::StoreError,
-    wire::LARGEST_BUNDLE,
+    wire::{LARGEST_BUNDLE, LedgerEnd, SentLedger},
 };
 
-use crate::{engine::Engine, error::Error, session::Session};
+use crate::{config::variable, engine::Engine, error::Error, person::MARK, session::Session};
 
 impl Session {
     /// Whether finished commits go to a server.
@@ -59,6 +61,40 @@ impl Session {
     pub fn load_log(&self, task: &TaskId, fence: u64, offset: u64) -> Result<Option<LogPart>, Error> {
         match self.engine() {
             Engine::Remote(remote) => Ok(Some(remote.log(task, fence, offset)?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the repository's ledger is exchanged with a server, and was not read there for this long.
+    pub fn may_read_ledger(&self, repository: &RepositoryId, age: Duration) -> bool {
+        match self.engine() {
+            // The token of a runner's agent is for its task: its runner exchanges what it writes.
+            Engine::Remote(_) if variable(MARK).is_some() => false,
+            Engine::Remote(remote) => self.located().sync.server && !remote.has_read_ledger(repository, age),
+            _ => false,
+        }
+    }
+
+    /// The lines of a ledger that the server has after `after`, if it keeps ledgers.
+    pub fn load_ledger(&self, repository: &RepositoryId, after: LedgerEnd) -> Result<Option<LedgerPart>, Error> {
+        match self.engine() {
+            Engine::Remote(remote) => Ok(remote.ledger(self.machine().disks(), repository, after)?),
+            _ => Ok(None),
+        }
+    }
+
+    /// Adds lines to the server's copy of a ledger, which ends at `at`; with `replace`, they are all of it.
+    pub fn add_to_ledger(
+        &self,
+        repository: &RepositoryId,
+        at: LedgerEnd,
+        lines: &[u8],
+        replace: bool,
+    ) -> Result<Option<SentLedger>, Error> {
+        match self.engine() {
+            Engine::Remote(remote) => {
+                Ok(remote.add_to_ledger(self.machine().disks(), repository, at, lines, replace)?)
+            }
             _ => Ok(None),
         }
     }

@@ -114,7 +114,7 @@ pub enum Names {
 }
 
 /// How ledgers are exchanged.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SyncRules {
     /// The remote to which the repository's own ledger is sent.
     pub remote: Option<String>,
@@ -124,6 +124,14 @@ pub struct SyncRules {
     pub names: Names,
     /// Commands sync automatically when the last sync was this long ago.
     pub auto: Option<Duration>,
+    /// The repository's own ledger is exchanged with a toft server.
+    pub server: bool,
+}
+
+impl Default for SyncRules {
+    fn default() -> Self {
+        Self { remote: None, branch: None, names: Names::default(), auto: None, server: true }
+    }
 }
 
 /// How agents are run.
@@ -325,6 +333,7 @@ impl Settings {
             }
             self.sync.names = file.sync.names.unwrap_or(self.sync.names);
             self.sync.auto = span("sync.auto", &file.sync.auto)?.or(self.sync.auto);
+            self.sync.server = file.sync.server.unwrap_or(self.sync.server);
         } else if file.store.is_some()
             || file.agent.is_some()
             || file.workspaces.root.is_some()
@@ -333,6 +342,7 @@ impl Settings {
             || file.sync.branch.is_some()
             || file.sync.names.is_some()
             || file.sync.auto.is_some()
+            || file.sync.server.is_some()
         {
             return Err(wrong(
                 "a configuration file inside the tree may not name a store, an agent, a place for workspaces, an age at which rescues are deleted, a remote or its branch"

@@ -223,6 +223,10 @@ pub(crate) struct SyncSection {
     /// Commands synchronize ledgers automatically when the last time was this long ago.
     #[schemars(extend("format" = "duration", "scope" = "clone"))]
     pub(crate) auto: Option<String>,
+    /// With a toft server as the store, exchange the repository's ledger with it, if that is beside the repository: every
+    /// clone sees every issue at once.
+    #[schemars(extend("default" = true, "scope" = "clone"))]
+    pub(crate) server: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -53,6 +53,15 @@ impl Toft {
         Plan::open(&self.session)
     }
 
+    /// Sends issues that were written here to the server of this session, if it has one. What does not work is a note.
+    pub fn tell_server(&self) {
+        if self.session.engine().waits()
+            && let Ok(Some(plan)) = self.plan()
+        {
+            plan.tell_server();
+        }
+    }
+
     /// The ledgers of this checkout.
     pub fn ledgers(&self) -> Ledgers<'_> {
         Ledgers::of(&self.session)

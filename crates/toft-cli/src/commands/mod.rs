@@ -54,6 +54,7 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
         true => failure,
         false => failure.shortened(|text| app.shorten(text)),
     });
+    app.tell_server();
     if done.is_ok() && cli.command.may_sync() {
         // Nobody asked for it: what does not work now does the next time.
         let _ =
@@ -71,7 +72,10 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
 /// The same for a process that goes on: everything is closed again.
 pub(crate) fn run_and_close(cli: &Cli, output: &Output) -> Done {
     confined::check(cli)?;
-    answer_once(&App { served: true, ..App::new(cli, output) }, &cli.command)
+    let app = App { served: true, ..App::new(cli, output) };
+    let done = answer_once(&app, &cli.command);
+    app.tell_server();
+    done
 }
 
 /// Answers a command; one that was named as an operation and ran before answers as it did then. Verbs of the store remember
@@ -319,8 +323,16 @@ impl<'a> App<'a> {
         Err(failure)
     }
 
+    /// Sends issues that were written to the server, if the store is one.
+    fn tell_server(&self) {
+        if let Some(toft) = self.toft.get() {
+            toft.tell_server();
+        }
+    }
+
     /// Shows an outcome, and beside it what did not work after it was committed.
     fn show(&self, view: &dyn View) -> Done {
+        self.tell_server();
         let mut notes = self.toft.get().map(|toft| toft.take_notes()).unwrap_or_default();
         notes.append(&mut self.notes.borrow_mut());
         self.output.show(view, &notes, &|text| self.shorten(text))?;

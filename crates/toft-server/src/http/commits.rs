@@ -19,6 +19,7 @@ use super::{
     answer::{failure, json as as_json, plain},
     routes::identify,
     served_objects::on_its_machine,
+    served_space::ServedSpace,
     server_state::{Asker, ServerState},
 };
 
@@ -53,15 +54,8 @@ pub(super) async fn keep(
     if !is_bundle_of(&body, &commit) {
         return plain(StatusCode::UNPROCESSABLE_ENTITY, "that is no bundle of this commit");
     }
-    let asked = repository.clone();
-    let known = space.pool.run(move |engine| {
-        let all = store::ask(engine.store(), |tx| tx.repositories())?;
-        Ok::<_, StoreError>(all.iter().any(|known| known.id.as_str() == asked))
-    });
-    match known.await.flatten() {
-        Ok(true) => {}
-        Ok(false) => return plain(StatusCode::UNPROCESSABLE_ENTITY, "this space has no such repository"),
-        Err(error) => return failure(&error.into()),
+    if let Some(answer) = unknown_repository(&space, &repository).await {
+        return answer;
     }
     match kept.objects.put(&[&space.name, COMMITS, &repository, &commit], body).await {
         Ok(()) => as_json(StatusCode::OK, &json!({})),
@@ -89,19 +83,36 @@ pub(super) async fn load(
     }
 }
 
-/// This server has no place for commits and logs.
+/// What is said of a repository that a space does not know.
+pub(super) async fn unknown_repository(space: &ServedSpace, repository: &str) -> Option<Response> {
+    let asked = repository.to_owned();
+    let known = space.pool.run(move |engine| {
+        let all = store::ask(engine.store(), |tx| tx.repositories())?;
+        Ok::<_, StoreError>(all.iter().any(|known| known.id.as_str() == asked))
+    });
+    match known.await.flatten() {
+        Ok(true) => None,
+        Ok(false) => Some(plain(StatusCode::UNPROCESSABLE_ENTITY, "this space has no such repository")),
+        Err(error) => Some(failure(&error.into())),
+    }
+}
+
+/// This server has no place for commits, logs and ledgers.
 pub(super) fn no_place() -> Response {
-    plain(StatusCode::NOT_IMPLEMENTED, "this server keeps no commits and logs: toft serve --objects names a place")
+    plain(
+        StatusCode::NOT_IMPLEMENTED,
+        "this server keeps no commits, logs and ledgers: toft serve --objects names a place",
+    )
 }
 
 /// What the place for objects says is for the server's own log, not for callers.
 pub(super) fn broken(state: &ServerState, error: &std::io::Error) -> Response {
     state.log.event("objects_failed", json!({ "error": error.to_string() }));
-    plain(StatusCode::SERVICE_UNAVAILABLE, "the place for commits and logs cannot be reached")
+    plain(StatusCode::SERVICE_UNAVAILABLE, "the place for commits, logs and ledgers cannot be reached")
 }
 
-fn busy() -> Response {
-    plain(StatusCode::SERVICE_UNAVAILABLE, "too many commits are sent at once")
+pub(super) fn busy() -> Response {
+    plain(StatusCode::SERVICE_UNAVAILABLE, "too much is sent at once")
 }
 
 /// Whether a bundle says that it has a commit. Git checks the rest when it is taken.

@@ -1,13 +1,14 @@
 //! toft over HTTP: verbs are sent, and run here.
 //!
 //! `routes.rs` has the paths; `server_state.rs` finds out who asks, and for which space; `served_space.rs` runs the verb on one of
-//! the stores of `pool.rs`, or hands it to `writer.rs`; a claim that finds nothing waits in `waiting.rs`; `events.rs` streams the log; `commits.rs` and `logs.rs` keep what
+//! the stores of `pool.rs`, or hands it to `writer.rs`; a claim that finds nothing waits in `waiting.rs`; `events.rs` streams the log; `commits.rs`, `ledgers.rs` and `logs.rs` keep what
 //! machines send beside verbs; `server_log.rs` and `metrics.rs` say what happens; `openapi.rs` describes it all from the types.
 
 mod answer;
 mod commits;
 mod connections;
 mod events;
+mod ledgers;
 mod limits;
 mod logs;
 mod metrics;

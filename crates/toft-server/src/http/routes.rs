@@ -21,12 +21,12 @@ use tokio::time::{timeout, timeout_at};
 
 use super::{
     answer::{failure, json as as_json, limited, outcome, plain, unknown_caller},
-    commits, events, logs,
+    commits, events, ledgers, logs,
     metrics::Gauges,
     openapi::openapi,
     server_log::observe,
     server_state::{Asker, NotTaken, ServerState},
-    waiting,
+    waiting::{self, ReadLedger},
 };
 
 /// The largest request.
@@ -63,6 +63,7 @@ pub(super) fn router(state: Arc<ServerState>) -> Router {
         .route("/v1/events", get(event_stream))
         .route("/v1/blobs/{blob}", put(keep_blob).get(blob))
         .route("/v1/commits/{repository}/{commit}", put(commits::keep).get(commits::load))
+        .route("/v1/ledgers/{repository}", put(ledgers::append).get(ledgers::load))
         .route("/v1/logs/{task}/{number}", put(logs::append).get(logs::load));
     for (path, name, field) in RESOURCES {
         let read = move |State(state): State<Arc<ServerState>>,
@@ -75,7 +76,7 @@ pub(super) fn router(state: Arc<ServerState>) -> Router {
             }
             let sent = SentCall { request: request.into(), ..SentCall::default() };
             match identify(&state, &headers).await {
-                Ok(asker) => run(&asker, name, sent, Duration::ZERO).await,
+                Ok(asker) => run(&asker, name, sent, Duration::ZERO, None).await,
                 Err(answer) => answer,
             }
         };
@@ -139,7 +140,10 @@ async fn verb(
         Err(answer) => return answer,
     };
     match read_call(if body.is_empty() { b"{}" } else { &body }) {
-        Ok(sent) => run(&asker, &name, sent, wait_of(&query)).await,
+        Ok(sent) => {
+            let ledger = query.get("ledger").and_then(|text| ReadLedger::of(text));
+            run(&asker, &name, sent, wait_of(&query), ledger.as_ref()).await
+        }
         Err(error) => plain(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
     }
 }
@@ -169,13 +173,13 @@ fn wait_of(query: &BTreeMap<String, String>) -> Duration {
     Duration::from_millis(wait).min(LONGEST_WAIT)
 }
 
-async fn run(asker: &Asker, name: &str, mut sent: SentCall, wait: Duration) -> Response {
+async fn run(asker: &Asker, name: &str, mut sent: SentCall, wait: Duration, ledger: Option<&ReadLedger>) -> Response {
     if sent.request.is_null() {
         sent.request = json!({});
     }
     let Asker { space, token } = asker;
     match space.admit(token.clone(), name, sent) {
-        Ok(call) => outcome(waiting::run(space, call, wait).await),
+        Ok(call) => outcome(waiting::run(space, call, wait, ledger).await),
         Err(error) => failure(&error),
     }
 }

@@ -18,7 +18,7 @@ use toft_core::{
         Caller, Policy,
         calls::{self, Call},
     },
-    wire::{DistantProcesses, SentCall},
+    wire::{DistantProcesses, LedgerEnd, SentCall},
 };
 use toft_session::{engine::Engine, session::random_ids};
 use tokio::sync::watch;
@@ -41,6 +41,8 @@ pub(super) struct ServedSpace {
     /// Another number after every change.
     changes: watch::Sender<u64>,
     pub(super) waiting: Waiting,
+    /// Where the ledgers of repositories end, as far as this server knows.
+    ledgers: Mutex<HashMap<String, LedgerEnd>>,
     draining: Arc<AtomicBool>,
 }
 
@@ -71,6 +73,7 @@ impl ServedSpace {
             tokens: Mutex::default(),
             changes: watch::Sender::new(since),
             waiting: Waiting::default(),
+            ledgers: Mutex::default(),
             draining,
         }
     }
@@ -141,6 +144,24 @@ impl ServedSpace {
     /// Says that something changed.
     pub(super) fn changed(&self) {
         self.changes.send_modify(|counter| *counter += 1);
+    }
+
+    /// Notes where a ledger ends. If it has grown, claims that wait in its repository are sent back: there may be new issues.
+    pub(super) fn note_ledger(&self, repository: &str, end: LedgerEnd) {
+        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = ledgers.entry(repository.to_owned()).or_default();
+        let grown = end > *known;
+        *known = end.max(*known);
+        drop(ledgers);
+        if grown {
+            self.waiting.send_back(repository);
+        }
+    }
+
+    /// Whether a ledger has grown since a clone read it up to `end`.
+    pub(super) fn ledger_has_grown(&self, repository: &str, end: LedgerEnd) -> bool {
+        let ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        ledgers.get(repository).is_some_and(|known| *known > end)
     }
 
     /// Follows changes.

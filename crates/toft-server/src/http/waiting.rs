@@ -13,7 +13,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toft_core::{refusal::VerbResult, verbs::calls};
+use toft_core::{refusal::VerbResult, verbs::calls, wire::LedgerEnd};
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout, timeout_at},
@@ -36,6 +36,20 @@ pub(super) struct Waiting {
     /// By what they ask for, and in the order in which they are tried.
     groups: Mutex<HashMap<String, BTreeMap<u64, Waiter>>>,
     turns: AtomicU64,
+}
+
+/// How far a clone has read the ledger of its repository.
+pub(super) struct ReadLedger {
+    repository: String,
+    end: LedgerEnd,
+}
+
+impl ReadLedger {
+    /// As a query says it: `REPOSITORY:END`.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        let (repository, end) = text.rsplit_once(':')?;
+        Some(Self { repository: repository.to_owned(), end: end.parse().ok()? })
+    }
 }
 
 struct Waiter {
@@ -88,6 +102,16 @@ impl Waiting {
         None
     }
 
+    /// Answers claims of a repository as they were answered first: their callers read its ledger, and ask again.
+    pub(super) fn send_back(&self, repository: &str) {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.retain(|_, group| {
+            let scope =
+                group.values().next().and_then(|waiter| waiter.call.sent.request["scope"]["repository"].as_str());
+            scope.is_some_and(|scope| scope != repository)
+        });
+    }
+
     fn put_back(&self, key: &str, waiter: Waiter) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
@@ -106,8 +130,13 @@ fn group_of(call: &AdmittedCall) -> String {
     blake3::hash(format!("{} {place} {request}", call.call.name).as_bytes()).to_hex().to_string()
 }
 
-/// Runs a call, and waits up to `wait` if it finds nothing.
-pub(super) async fn run(state: &ServedSpace, call: AdmittedCall, wait: Duration) -> VerbResult<Value> {
+/// Runs a call, and waits up to `wait` if it finds nothing. Who names a ledger does not wait when that has grown.
+pub(super) async fn run(
+    state: &ServedSpace,
+    call: AdmittedCall,
+    wait: Duration,
+    ledger: Option<&ReadLedger>,
+) -> VerbResult<Value> {
     let (until, changes) = (Instant::now() + wait, state.changes());
     let done = state.run(call.clone()).await;
     if wait.is_zero() || !may_wait(&done) || state.draining() {
@@ -119,9 +148,14 @@ pub(super) async fn run(state: &ServedSpace, call: AdmittedCall, wait: Duration)
         // It may have become ready before the claim began to wait.
         state.changed();
     }
+    if ledger.is_some_and(|read| state.ledger_has_grown(&read.repository, read.end))
+        && state.waiting.remove(&key, &turn)
+    {
+        return done;
+    }
     match timeout_at(until, &mut waiter).await {
         Ok(Ok(answer)) => return answer,
-        // The server ends.
+        // The server ends, or there are new issues.
         Ok(Err(_)) => return done,
         Err(_) => {}
     }

@@ -1,4 +1,4 @@
-//! Objects: commits and logs of all machines, in a directory or in S3.
+//! Objects: commits, logs and ledgers of all machines, in a directory or in S3.
 
 mod connector;
 
@@ -41,8 +41,22 @@ impl Objects {
 
     /// Keeps an object. One that is there stays as it is: its name says what it has.
     pub(crate) async fn put(&self, path: &[&str], content: Bytes) -> io::Result<()> {
+        self.create(path, content).await.map(drop)
+    }
+
+    /// Keeps an object unless there is one; returns whether it does.
+    pub(crate) async fn create(&self, path: &[&str], content: Bytes) -> io::Result<bool> {
         match self.0.put_opts(&at(path), PutPayload::from_bytes(content), PutMode::Create.into()).await {
-            Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Deletes an object that may be gone.
+    pub(crate) async fn delete(&self, path: &[&str]) -> io::Result<()> {
+        match self.0.delete(&at(path)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(failed(error)),
         }
     }
@@ -61,11 +75,17 @@ impl Objects {
 
     /// The names of the objects directly below a path, in order.
     pub(crate) async fn list(&self, path: &[&str]) -> io::Result<Vec<String>> {
+        Ok(self.list_sizes(path).await?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// The same, with the size of each.
+    pub(crate) async fn list_sizes(&self, path: &[&str]) -> io::Result<Vec<(String, u64)>> {
         let listed = self.0.list_with_delimiter(Some(&at(path))).await.map_err(failed)?;
-        let names = listed.objects.into_iter().filter_map(|found| found.location.filename().map(str::to_owned));
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        Ok(names)
+        let named =
+            listed.objects.into_iter().filter_map(|found| Some((found.location.filename()?.to_owned(), found.size)));
+        let mut named: Vec<(String, u64)> = named.collect();
+        named.sort();
+        Ok(named)
     }
 
     /// Deletes what is below a path and older than `age`, except objects that `keeps` names.

@@ -1,0 +1,242 @@
+//! Copies of ledgers: every clone of a repository adds its lines and reads those of the others.
+//!
+//! A copy is text in pieces, each named by its generation and its offset: two writers cannot add at the same place. Lines merge
+//! by themselves, where they are read. A generation ends with an empty piece; the next one begins with all that is left of it.
+
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, Bytes, to_bytes},
+    extract::{Path, Query, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::Response,
+};
+use toft_core::wire::{LARGEST_BUNDLE, LEDGER_END_HEADER, LedgerEnd, SentLedger};
+use tokio::time::timeout;
+
+use super::{
+    answer::{json as as_json, plain},
+    commits::{broken, busy, no_place, unknown_repository},
+    routes::identify,
+    served_objects::on_its_machine,
+    server_state::{Asker, ServerState},
+};
+use crate::objects::Objects;
+
+/// Where ledgers are, below their space.
+const LEDGERS: &str = "ledgers";
+/// How long lines may take to arrive.
+const SLOWEST: Duration = Duration::from_secs(60);
+/// The longest generation.
+const LONGEST: u64 = 256 << 20;
+/// About how much of a ledger is answered at once.
+const AT_ONCE: usize = 8 << 20;
+
+/// Adds lines to a ledger where it ends; with `replace`, they are the next generation.
+pub(super) async fn append(
+    State(state): State<Arc<ServerState>>,
+    Path(repository): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let Asker { space, token } = match identify(&state, &headers).await {
+        Ok(asker) => asker,
+        Err(answer) => return answer,
+    };
+    if !token.role.writes_ledgers() || !on_its_machine(&token, &headers) {
+        return plain(StatusCode::FORBIDDEN, "this token adds to no ledgers");
+    }
+    let Some(kept) = &state.objects else { return no_place() };
+    let Some(_place) = kept.admit(&token.digest) else { return busy() };
+    let Ok(_room) = kept.room.acquire().await else { return busy() };
+    let Ok(Ok(lines)) = timeout(SLOWEST, to_bytes(body, LARGEST_BUNDLE)).await else {
+        return plain(StatusCode::PAYLOAD_TOO_LARGE, "the lines are too long, too slow, or broke off");
+    };
+    if lines.last() != Some(&b'\n') || std::str::from_utf8(&lines).is_err() {
+        return plain(StatusCode::UNPROCESSABLE_ENTITY, "a ledger is lines of text");
+    }
+    if let Some(answer) = unknown_repository(&space, &repository).await {
+        return answer;
+    }
+    let at = query.get("at").and_then(|text| text.parse().ok()).unwrap_or_default();
+    let replace = query.get("replace").is_some_and(|text| text == "true");
+    let copy = LedgerCopy { objects: &kept.objects, path: [&space.name, LEDGERS, &repository] };
+    let added = match replace {
+        true => copy.replace(at, lines).await,
+        false => copy.append(at, lines).await,
+    };
+    match added {
+        Ok(sent) => {
+            if let Some(end) = sent.end.parse().ok().filter(|_| sent.added) {
+                space.note_ledger(&repository, end);
+            }
+            as_json(StatusCode::OK, &sent)
+        }
+        Err(error) => broken(&state, &error),
+    }
+}
+
+/// A ledger from where a clone has read it; a header says where it ends. Of another generation it is the whole.
+pub(super) async fn load(
+    State(state): State<Arc<ServerState>>,
+    Path(repository): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+    headers: HeaderMap,
+) -> Response {
+    let Asker { space, token } = match identify(&state, &headers).await {
+        Ok(asker) => asker,
+        Err(answer) => return answer,
+    };
+    if !token.role.reads_ledgers() || !on_its_machine(&token, &headers) {
+        return plain(StatusCode::FORBIDDEN, "this token reads no ledgers");
+    }
+    let Some(kept) = &state.objects else { return no_place() };
+    let after = query.get("after").and_then(|text| text.parse().ok()).unwrap_or_default();
+    let copy = LedgerCopy { objects: &kept.objects, path: [&space.name, LEDGERS, &repository] };
+    match copy.read(after).await {
+        Ok((text, end)) => {
+            space.note_ledger(&repository, end);
+            let mut answer = Response::new(Body::from(text));
+            answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+            if let Ok(end) = HeaderValue::from_str(&end.to_string()) {
+                answer.headers_mut().insert(LEDGER_END_HEADER, end);
+            }
+            answer
+        }
+        Err(error) => broken(&state, &error),
+    }
+}
+
+/// The copy of one ledger.
+struct LedgerCopy<'o> {
+    objects: &'o Objects,
+    path: [&'o str; 3],
+}
+
+/// The newest generation: where its pieces begin, and how long they are.
+#[derive(Default)]
+struct Generation {
+    number: u64,
+    pieces: Vec<(u64, u64)>,
+}
+
+impl Generation {
+    fn end(&self) -> LedgerEnd {
+        let offset = self.pieces.last().map_or(0, |(offset, length)| offset + length);
+        LedgerEnd { generation: self.number, offset }
+    }
+
+    /// Whether nothing is added any more.
+    fn is_over(&self) -> bool {
+        self.pieces.last().is_some_and(|(_, length)| *length == 0)
+    }
+
+    fn answer(&self, added: bool) -> SentLedger {
+        SentLedger { end: self.end().to_string(), added, pieces: self.pieces.len() }
+    }
+}
+
+impl LedgerCopy<'_> {
+    async fn newest(&self) -> io::Result<Generation> {
+        let mut newest = Generation::default();
+        for (name, size) in self.objects.list_sizes(&self.path).await? {
+            let Some(at) = named(&name) else { continue };
+            if at.generation > newest.number {
+                newest = Generation { number: at.generation, pieces: Vec::new() };
+            }
+            newest.pieces.push((at.offset, size));
+        }
+        Ok(newest)
+    }
+
+    async fn read(&self, after: LedgerEnd) -> io::Result<(Vec<u8>, LedgerEnd)> {
+        let newest = self.newest().await?;
+        let from = if after.generation == newest.number { after.offset } else { 0 };
+        let (mut text, mut end) = (Vec::new(), LedgerEnd { generation: newest.number, offset: from });
+        for (offset, length) in newest.pieces.iter().filter(|(offset, length)| *offset >= from && *length > 0) {
+            if text.len() >= AT_ONCE {
+                break;
+            }
+            let name = name_of(LedgerEnd { generation: newest.number, offset: *offset });
+            let Some((found, _)) = self.objects.get(&self.below(&name)).await? else {
+                // It was replaced meanwhile: what is asked next reads the next generation.
+                break;
+            };
+            text.extend(to_bytes(found, usize::MAX).await.map_err(io::Error::other)?);
+            end.offset = offset + length;
+        }
+        Ok((text, end))
+    }
+
+    async fn append(&self, at: LedgerEnd, lines: Bytes) -> io::Result<SentLedger> {
+        let newest = self.newest().await?;
+        let fits = at == newest.end() && !newest.is_over() && at.offset + (lines.len() as u64) < LONGEST;
+        let added = fits && self.objects.create(&self.below(&name_of(at)), lines).await?;
+        Ok(if added { self.newest().await?.answer(true) } else { newest.answer(false) })
+    }
+
+    /// Begins the next generation, if nobody has added anything; the one before is deleted.
+    async fn replace(&self, at: LedgerEnd, lines: Bytes) -> io::Result<SentLedger> {
+        let before = self.newest().await?;
+        if at != before.end()
+            || !before.is_over() && !self.objects.create(&self.below(&name_of(at)), Bytes::new()).await?
+        {
+            return Ok(before.answer(false));
+        }
+        let next = LedgerEnd { generation: before.number + 1, offset: 0 };
+        let added = self.objects.create(&self.below(&name_of(next)), lines).await?;
+        for (name, _) in self.objects.list_sizes(&self.path).await? {
+            if named(&name).is_some_and(|at| at.generation < next.generation) {
+                self.objects.delete(&self.below(&name)).await?;
+            }
+        }
+        Ok(self.newest().await?.answer(added))
+    }
+
+    fn below<'s>(&'s self, name: &'s str) -> [&'s str; 4] {
+        let [space, ledgers, repository] = self.path;
+        [space, ledgers, repository, name]
+    }
+}
+
+/// The name of the piece that begins somewhere: in order of names they follow each other.
+fn name_of(begin: LedgerEnd) -> String {
+    format!("{:010}-{:020}", begin.generation, begin.offset)
+}
+
+fn named(name: &str) -> Option<LedgerEnd> {
+    let (generation, offset) = name.split_once('-')?;
+    Some(LedgerEnd { generation: generation.parse().ok()?, offset: offset.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_added_where_a_ledger_ends_and_a_generation_is_replaced_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let objects = Objects::open(&dir.path().display().to_string()).unwrap();
+        let copy = LedgerCopy { objects: &objects, path: ["main", LEDGERS, "rp_1"] };
+        let at = |text: &str| text.parse::<LedgerEnd>().unwrap();
+        let lines = |text: &str| Bytes::from(text.to_owned());
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            assert_eq!(copy.read(at("0.0")).await.unwrap(), (Vec::new(), at("0.0")));
+            assert_eq!(copy.append(at("0.0"), lines("a\n")).await.unwrap().end, "0.2");
+            let late = copy.append(at("0.0"), lines("late\n")).await.unwrap();
+            assert_eq!((late.added, late.end.as_str()), (false, "0.2"));
+            let replaced = copy.replace(at("0.2"), lines("all\n")).await.unwrap();
+            assert_eq!((replaced.added, replaced.end.as_str(), replaced.pieces), (true, "1.4", 1));
+            // Who read the generation before reads the whole next one.
+            assert_eq!(copy.read(at("0.2")).await.unwrap(), (b"all\n".to_vec(), at("1.4")));
+            assert_eq!(objects.list(&copy.path).await.unwrap().len(), 1, "the one before is gone");
+            // A server that ended between the two: nothing is added, and the next replacement goes on.
+            assert!(objects.create(&copy.below(&name_of(at("1.4"))), Bytes::new()).await.unwrap());
+            assert!(!copy.append(at("1.4"), lines("b\n")).await.unwrap().added);
+            assert_eq!(copy.read(at("0.0")).await.unwrap().0, b"all\n");
+            let replaced = copy.replace(at("1.4"), lines("all\nb\n")).await.unwrap();
+            assert_eq!((replaced.added, replaced.end.as_str()), (true, "2.6"));
+        });
+    }
+}

@@ -1,0 +1,231 @@
+//! Issues of one machine are seen by every other one, through the server, without a remote.
+#![cfg(target_os = "linux")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use toft_stories::{FleetMachine, FleetServer, Home, Wire, sized};
+
+fn serve(home: &Home) -> FleetServer {
+    FleetServer::start(home, &home.path().join("fleet.db").display().to_string(), &[])
+}
+
+/// The repository that everybody clones.
+fn upstream(home: &Home) -> String {
+    let seed = home.git("seed");
+    let bare = home.path().join("shop.git").display().to_string();
+    home.run(&seed, "git", &["clone", "-q", "--bare", ".", &bare]);
+    bare
+}
+
+/// What the server keeps of ledgers.
+fn kept(home: &Home) -> String {
+    fn read(dir: &Path, text: &mut String) {
+        for entry in fs::read_dir(dir).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => read(&path, text),
+                false => text.push_str(&fs::read_to_string(&path).unwrap_or_default()),
+            }
+        }
+    }
+    let mut text = String::new();
+    read(&home.path().join("fleet.objects"), &mut text);
+    text
+}
+
+fn titles(machine: &FleetMachine, clone: &Path) -> BTreeSet<String> {
+    let rows = machine.home.toft(clone, &["list", "--all", "--limit", "1000", "--json"]).data();
+    rows.as_array().unwrap().iter().map(|row| row["title"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Two machines with a clone each.
+fn two(server: &FleetServer, owner: &Home, url: &str) -> [(FleetMachine, PathBuf); 2] {
+    [("ana", "planner"), ("far", "worker")].map(|(name, role)| {
+        let machine = FleetMachine::new(server, owner, name, role);
+        let clone = machine.clone_of(url, "shop");
+        (machine, clone)
+    })
+}
+
+#[test]
+fn an_issue_of_one_machine_is_claimed_at_another_and_closed_at_both() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner), upstream(&owner));
+    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let id = ana.home.toft(&here, &["add", "Sell apples", "--body", "red ones", "-q"]).ok().trim().to_owned();
+    assert!(far.home.toft(&there, &["ready"]).ok().contains("Sell apples"));
+    assert!(far.home.toft(&there, &["show", &id]).ok().contains("red ones"));
+    let agent = "cat > /dev/null; echo red > apples; git add -A; git commit -q -m apples";
+    far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", agent]).ok();
+    assert!(ana.home.toft(&here, &["land"]).ok().contains("1 landed"));
+    for (machine, clone) in [(&ana, &here), (&far, &there)] {
+        assert_eq!(machine.home.toft(clone, &["show", &id, "--json"]).data()["status"], "closed");
+    }
+    // No remote was asked for it, and nothing of the working tree changed.
+    let refs = ana.home.run(Path::new(&url), "git", &["for-each-ref", "--format=%(refname)"]);
+    assert_eq!(refs.trim(), "refs/heads/main");
+    assert_eq!(far.home.run(&there, "git", &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn both_sides_of_an_issue_are_kept_and_remotes_still_work() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner), upstream(&owner));
+    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let id = ana.home.toft(&here, &["add", "Sell apples", "-q"]).ok().trim().to_owned();
+    far.home.toft(&there, &["edit", &id, "--label", "fruit", "-m", "from far"]).ok();
+    ana.home.toft(&here, &["edit", &id, "-p", "0", "-m", "from ana"]).ok();
+    for (machine, clone) in [(&ana, &here), (&far, &there)] {
+        let shown = machine.home.toft(clone, &["show", &id]).ok();
+        for part in ["fruit", "from far", "from ana", "P0"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+    // A clone without the server gets it by the remote, and what it adds gets here.
+    let mut other = Home::new();
+    other.set("TOFT_STORE", "");
+    other.run(other.path(), "git", &["clone", "-q", &url, "shop"]);
+    let clone = other.path().join("shop");
+    other.toft(&clone, &["init"]).ok();
+    ana.home.toft(&here, &["sync"]).ok();
+    other.toft(&clone, &["sync"]).ok();
+    assert!(other.toft(&clone, &["show", &id]).ok().contains("from far"));
+    other.toft(&clone, &["add", "Sell pears"]).ok();
+    other.toft(&clone, &["sync"]).ok();
+    ana.home.toft(&here, &["sync"]).ok();
+    assert!(titles(&far, &there).contains("Sell pears"));
+    // A ledger that was put in order says the same.
+    ana.home.toft(&here, &["compact"]).ok();
+    far.home.toft(&there, &["edit", &id, "-p", "1"]).ok();
+    assert!(ana.home.toft(&here, &["show", &id]).ok().contains("P1"));
+}
+
+#[test]
+fn what_is_private_stays_here() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner), upstream(&owner));
+    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    // Written and deleted before others had it: with the server away nothing was sent.
+    FleetMachine::configure(&here, "[sync]\nserver = false\n");
+    let gone = ana.home.toft(&here, &["add", "Buy their shop", "-q"]).ok().trim().to_owned();
+    ana.home.toft(&here, &["delete", &gone, "-m", "no"]).ok();
+    FleetMachine::configure(&here, "");
+    ana.home.toft(&here, &["add", "Sell pears"]).ok();
+    assert!(titles(&far, &there).contains("Sell pears"));
+    assert!(!kept(&owner).contains(&gone) && !kept(&owner).contains("Buy their shop"));
+    // What is purged is gone from the server, too.
+    let bad = ana.home.toft(&here, &["add", "Name of a customer", "-q"]).ok().trim().to_owned();
+    assert!(titles(&far, &there).contains("Name of a customer"));
+    ana.home.toft(&here, &["purge", &bad, "--yes"]).ok();
+    assert!(!kept(&owner).contains("Name of a customer"));
+    assert!(!titles(&far, &there).contains("Name of a customer"));
+    far.home.toft(&there, &["add", "Sell plums"]).ok();
+    assert!(!kept(&owner).contains("Name of a customer"));
+    assert!(titles(&ana, &here).contains("Sell plums"));
+    // Something that looks like a secret.
+    let token = format!("ghp_{}", "a1B2".repeat(9));
+    let said = ana.home.toft(&here, &["add", "Rotate the key", "--body", &token]);
+    assert!(said.out.contains("looks like a secret"), "{said:?}");
+    ana.home.toft(&here, &["add", "Sell apples"]).ok();
+    assert!(titles(&far, &there).contains("Sell apples") && !titles(&far, &there).contains("Rotate the key"));
+    assert!(!kept(&owner).contains(&token));
+    // A contributor's plan is private.
+    let eve = FleetMachine::new(&server, &owner, "eve", "planner");
+    let clone = eve.clone_of(&url, "shop");
+    eve.home.toft(&clone, &["init", "--contributor"]).ok();
+    eve.home.toft(&clone, &["add", "My secret plan"]).ok();
+    assert!(!kept(&owner).contains("My secret plan"));
+}
+
+#[test]
+fn a_runner_that_waits_gets_a_new_issue_at_once() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner), upstream(&owner));
+    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let args = ["claim", "--wait=60s"];
+    let mut child = far.home.command(&there, toft_stories::toft_bin(), &args).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let begun = Instant::now();
+    ana.home.toft(&here, &["add", "Sell apples"]).ok();
+    while child.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let took = begun.elapsed();
+    let ended = child.try_wait().unwrap();
+    // Ended by now, or of no use.
+    let _ = child.kill();
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn nothing_is_lost_though_many_clones_write_and_servers_are_killed() {
+    let owner = Home::new();
+    let url = upstream(&owner);
+    let store = owner.path().join("fleet.db").display().to_string();
+    let mut first = serve(&owner);
+    let address = first.url.trim_start_matches("http://").to_owned();
+    let second = FleetServer::start(&owner, &store, &[]);
+    let (clones, each) = (sized(4, 8), sized(6, 40));
+    let machines: Vec<(FleetMachine, PathBuf)> = (0..clones)
+        .map(|number| {
+            let server = if number % 2 == 0 { &first } else { &second };
+            let machine = FleetMachine::new(server, &owner, &format!("m{number}"), "worker");
+            let clone = machine.clone_of(&url, "shop");
+            (machine, clone)
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = machines
+            .iter()
+            .enumerate()
+            .map(|(number, (machine, clone))| {
+                scope.spawn(move || {
+                    for n in 0..each {
+                        machine.home.toft(clone, &["add", &format!("{number}.{n}")]).ok();
+                    }
+                })
+            })
+            .collect();
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            std::thread::sleep(Duration::from_millis(300));
+            first.kill();
+            first = FleetServer::listen(&owner, &store, &address, &[]);
+        }
+    });
+    let expected: BTreeSet<String> = (0..clones).flat_map(|m| (0..each).map(move |n| format!("{m}.{n}"))).collect();
+    for (machine, clone) in &machines {
+        assert_eq!(titles(machine, clone), expected);
+    }
+    // A new clone has it all, too.
+    let late = FleetMachine::new(&second, &owner, "late", "worker");
+    let clone = late.clone_of(&url, "shop");
+    assert_eq!(titles(&late, &clone), expected);
+}
+
+#[test]
+fn only_those_who_work_add_to_a_ledger_and_only_lines_to_a_known_one() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner), upstream(&owner));
+    let [(ana, here), _far] = two(&server, &owner, &url);
+    ana.home.toft(&here, &["add", "Sell apples"]).ok();
+    let repository = ana.home.toft(&here, &["repo", "list", "--json"]).data()[0]["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/ledgers/{repository}");
+    let mut wire = Wire::to(&server);
+    let (viewer, join) = (server.token(&owner, "eve", "viewer"), String::new());
+    assert_eq!(wire.send("PUT", &format!("{path}?at=0.0"), &viewer, "{}\n").0, 403);
+    assert_eq!(wire.send("GET", &path, &viewer, "").0, 200);
+    assert_eq!(wire.send("GET", &path, &join, "").0, 401);
+    assert_eq!(wire.send("PUT", "/v1/ledgers/rp_unknown?at=0.0", &ana.secret, "{}\n").0, 422);
+    assert_eq!(wire.send("PUT", &format!("{path}?at=0.0"), &ana.secret, "no line").0, 422);
+    let (status, said) = wire.send("PUT", &format!("{path}?at=0.0"), &ana.secret, "{}\n");
+    assert_eq!((status, &said["added"]), (200, &false.into()), "another clone was faster: {said}");
+    for path in ["/v1/ledgers/..%2F..%2Fx", "/v1/ledgers/%00"] {
+        assert_ne!(wire.send("GET", path, &ana.secret, "").0, 500, "{path}");
+    }
+}
