@@ -4,6 +4,7 @@
 //! another takes over, requests are repeated for [`PATIENCE`].
 
 mod address;
+mod device;
 mod objects;
 
 use std::{
@@ -35,6 +36,7 @@ use ureq::{
 };
 
 pub use address::ServerAddress;
+pub use device::DeviceCode;
 pub use objects::{LedgerPart, LogPart};
 
 /// How long a server may be away before a command fails: longer than a database server's failover takes.

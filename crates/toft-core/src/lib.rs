@@ -15,6 +15,7 @@ pub mod issue;
 pub mod keeper;
 pub mod landing;
 pub mod lease;
+pub mod login;
 pub mod message;
 mod queue;
 pub mod ready;

@@ -239,6 +239,26 @@ pub struct SentChanges {
     pub counter: u64,
 }
 
+/// Where people log in whom an identity provider knows: what a program needs for OAuth's device flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SentLogin {
+    pub issuer: String,
+    /// The name of this server at the provider.
+    pub client: String,
+    pub device_endpoint: String,
+    pub token_endpoint: String,
+    pub scope: String,
+}
+
+/// What a provider says of a person, and the digest of the token that they made for themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SentIdentity {
+    pub id_token: String,
+    pub digest: String,
+}
+
 /// Whose a token is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

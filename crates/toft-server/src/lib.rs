@@ -4,5 +4,8 @@
 
 mod blocking;
 pub mod http;
+mod identity;
 pub mod mcp;
 mod objects;
+
+pub use identity::IdentityRules;

@@ -61,6 +61,19 @@ pub fn login(server: &str, token: &str) -> Result<(SentToken, PathBuf), Error> {
     Ok((known, path))
 }
 
+/// Logs a person in with the identity provider of a server: `show` gets the address to open, and the code to type there.
+pub fn login_with_provider(server: &str, show: impl FnOnce(&str, &str)) -> Result<(SentToken, PathBuf), Error> {
+    let address = address(server)?;
+    let (remote, (secret, digest)) = (RemoteStore::new(address.clone(), String::new())?, new_secret()?);
+    let at = remote.login()?;
+    let code = remote.begin_login(&at)?;
+    show(code.verification_uri_complete.as_deref().unwrap_or(&code.verification_uri), &code.user_code);
+    let proof = remote.await_login(&at, &code)?;
+    let known = remote.trade_login(proof, digest)?;
+    let path = keep(&address, &known.name, &secret)?;
+    Ok((known, path))
+}
+
 /// Trades a code for a token of this machine, and keeps it. A code is used once: the token is kept before it is sent.
 pub fn join(server: &str, code: &str) -> Result<(SentToken, PathBuf), Error> {
     let (address, machine) = (address(server)?, Machine::this());

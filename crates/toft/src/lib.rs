@@ -30,8 +30,8 @@ mod worker;
 
 pub use toft::{Reached, Toft, every_repository};
 pub use toft_core::{
-    agent, change, checkpoint, events, flow, gate, id, issue, landing, lease, message, ready, refusal, repository,
-    retention, rights, sheet, store, text, time, token, verbs, workspace,
+    agent, change, checkpoint, events, flow, gate, id, issue, landing, lease, login, message, ready, refusal,
+    repository, retention, rights, sheet, store, text, time, token, verbs, wire, workspace,
 };
 pub use toft_land as land;
 pub use toft_plan::{self as plan, plan_file};

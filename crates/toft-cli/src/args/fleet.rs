@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
-use toft::time::parse_duration;
+use toft::{login::RoleRule, time::parse_duration};
 
 /// Serve the store to other machines over HTTP. Each caller needs a token: toft token create.
 #[derive(Args, Debug)]
@@ -39,16 +39,37 @@ pub(crate) struct Serve {
     /// Writes a second from which a space on PostgreSQL is held in memory
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) hold_from: u32,
+    /// Identity provider (OpenID Connect) with which people log in
+    #[arg(long, value_name = "ISSUER", requires = "oidc_client", help_heading = "People")]
+    pub(crate) oidc: Option<String>,
+    /// Client id of this server at the provider: a public client with the device flow
+    #[arg(long, value_name = "ID", requires = "oidc", help_heading = "People")]
+    pub(crate) oidc_client: Option<String>,
+    /// Who gets which role: those of whom the provider says VALUE; repeatable
+    #[arg(long, value_name = "[SPACE/]ROLE=VALUE", requires = "oidc", help_heading = "People")]
+    pub(crate) oidc_role: Vec<RoleRule>,
+    /// Claim that has the values
+    #[arg(long, value_name = "CLAIM", default_value = "groups", help_heading = "People")]
+    pub(crate) oidc_claim: String,
+    /// Claim that names a person
+    #[arg(long, value_name = "CLAIM", default_value = "email", help_heading = "People")]
+    pub(crate) oidc_name: String,
+    /// How long a person's token counts
+    #[arg(long, value_name = "TIME", default_value = "12h", value_parser = parse_duration, help_heading = "People")]
+    pub(crate) oidc_expires: Duration,
 }
 
-/// Keep a token for a server; it is read from standard input.
+/// Log in to a server: keep a token, which is read from standard input, or get one with your identity provider.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toft login https://fleet.example/team        # asks for the token\n  toft login https://fleet.example < token     # reads it from a file"
+    after_help = "Examples:\n  toft login https://fleet.example/team        # asks for the token\n  toft login https://fleet.example < token     # reads it from a file\n  toft login https://fleet.example --web       # opens nothing: it prints an address"
 )]
 pub(crate) struct Login {
     /// Address of the server
     pub(crate) url: String,
+    /// Log in with the identity provider of the server: open the address that is printed, in any browser
+    #[arg(long)]
+    pub(crate) web: bool,
 }
 
 /// Let this machine work for a server: trade a code for a token of its own. `toft token create NAME --join` makes a code.

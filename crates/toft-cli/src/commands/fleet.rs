@@ -12,13 +12,16 @@ use toft::{
         visit,
     },
 };
-use toft_server::http::{ServeRules, ServerLog, serve as serve_http};
+use toft_server::{
+    IdentityRules,
+    http::{ServeRules, ServerLog, serve as serve_http},
+};
 
 use super::{App, Done, asked};
 use crate::{
     args::{CreateToken, Join, Login, RepoCommand, Serve, TokenCommand},
     exit::Failure,
-    render::{LoggedIn, RepositoryList, Serving, TokenList, TokenMade, TokensRevoked, log_line},
+    render::{LoggedIn, RepositoryList, Serving, TokenList, TokenMade, TokensRevoked, clean, log_line, tell_wait},
 };
 
 pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
@@ -40,6 +43,14 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
         metrics: args.metrics,
         limit: args.limit,
         log: ServerLog { write: log_line, requests: args.log_requests },
+        identity: args.oidc.clone().zip(args.oidc_client.clone()).map(|(issuer, client)| IdentityRules {
+            issuer,
+            client,
+            name: args.oidc_name.clone(),
+            claim: args.oidc_claim.clone(),
+            roles: args.oidc_role.clone(),
+            lives: args.oidc_expires,
+        }),
         policy: located.policy.clone(),
         retention: located.retention.clone(),
     };
@@ -54,6 +65,12 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
 }
 
 pub(super) fn login(app: &App<'_>, args: &Login) -> Done {
+    if args.web {
+        let (known, file) = session_token::login_with_provider(&args.url, |address, code| {
+            tell_wait(&clean(&format!("Open {address} and check that it shows {code}")));
+        })?;
+        return app.show(&LoggedIn::of(&args.url, known, file));
+    }
     let typed = match std::io::stdin().is_terminal() {
         true => asked("Token: ")?,
         false => app.input_text()?.lines().next().map(str::to_owned),
@@ -61,12 +78,12 @@ pub(super) fn login(app: &App<'_>, args: &Login) -> Done {
     let token = typed.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let token = token.ok_or_else(|| Failure::invalid("no token was given", "toft login URL < FILE"))?;
     let (known, file) = session_token::login(&args.url, &token)?;
-    app.show(&LoggedIn { server: args.url.clone(), name: known.name, role: known.role, space: known.space, file })
+    app.show(&LoggedIn::of(&args.url, known, file))
 }
 
 pub(super) fn join(app: &App<'_>, args: &Join) -> Done {
     let (known, file) = session_token::join(&args.url, &args.code)?;
-    app.show(&LoggedIn { server: args.url.clone(), name: known.name, role: known.role, space: known.space, file })
+    app.show(&LoggedIn::of(&args.url, known, file))
 }
 
 pub(super) fn token(app: &App<'_>, command: &TokenCommand) -> Done {

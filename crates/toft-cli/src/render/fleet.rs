@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use toft::{
     repository::Repository,
     token::{Token, TokenRole},
+    wire::SentToken,
 };
 
 use super::{
@@ -43,6 +44,13 @@ pub(crate) struct LoggedIn {
     pub(crate) role: TokenRole,
     pub(crate) space: String,
     pub(crate) file: PathBuf,
+}
+
+impl LoggedIn {
+    pub(crate) fn of(server: &str, known: SentToken, file: PathBuf) -> Self {
+        let SentToken { name, role, space } = known;
+        Self { server: server.to_owned(), name, role, space, file }
+    }
 }
 
 impl View for LoggedIn {

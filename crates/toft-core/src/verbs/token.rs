@@ -143,6 +143,43 @@ impl Verb for ForJob {
     }
 }
 
+/// Make the token of a person whom an identity provider knows. A server runs it when it has seen the proof; nobody sends it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TokenForPerson")]
+#[serde(default)]
+pub struct ForPerson {
+    pub digest: String,
+    pub name: String,
+    pub role: TokenRole,
+    /// The person, as the provider identifies them.
+    pub subject: String,
+    /// How long it lives, in milliseconds.
+    pub lives: u64,
+}
+
+impl Verb for ForPerson {
+    type Outcome = Token;
+    const NAME: &'static str = "token.person";
+    const ACCESS: Access = Access::Write;
+
+    fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Token> {
+        // A name stays with who had it first: people may change what a provider calls them.
+        if work.tx.tokens()?.iter().any(|other| other.name == self.name && other.by != self.subject) {
+            return Err(invalid("name", &format!("{} is another's", self.name)));
+        }
+        let token = Token {
+            digest: self.digest,
+            name: self.name,
+            role: self.role,
+            created: work.now.wall,
+            by: self.subject,
+            expires: Some(work.now.wall.plus(Duration::from_millis(self.lives))),
+            ..Token::default()
+        };
+        put(work, token, "token.created")
+    }
+}
+
 /// Every token that counts, by name; those of running agents are not listed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TokenList")]

@@ -2,7 +2,7 @@
 //!
 //! `routes.rs` has the paths; `server_state.rs` finds out who asks, and for which space; `served_space.rs` runs the verb on one of
 //! the stores of `pool.rs`, or hands it to `writer.rs`; a claim that finds nothing waits in `waiting.rs`; `events.rs` streams the log; `commits.rs`, `ledgers.rs` and `logs.rs` keep what
-//! machines send beside verbs; `server_log.rs` and `metrics.rs` say what happens; `openapi.rs` describes it all from the types.
+//! machines send beside verbs; `login.rs` makes tokens for people whom an identity provider knows; `server_log.rs` and `metrics.rs` say what happens; `openapi.rs` describes it all from the types.
 
 mod answer;
 mod commits;
@@ -10,6 +10,7 @@ mod connections;
 mod events;
 mod ledgers;
 mod limits;
+mod login;
 mod logs;
 mod metrics;
 mod openapi;
@@ -33,7 +34,7 @@ use tokio::net::TcpListener;
 pub use openapi::openapi;
 pub use server_log::ServerLog;
 
-use crate::blocking;
+use crate::{blocking, identity::IdentityRules};
 use server_state::ServerState;
 
 /// How long what still runs may take to end.
@@ -58,6 +59,8 @@ pub struct ServeRules {
     /// Requests a second that each token may send; 0 for no limit.
     pub limit: u32,
     pub log: ServerLog,
+    /// The identity provider that knows people.
+    pub identity: Option<IdentityRules>,
     /// The settings of callers that bring none.
     pub policy: Policy,
     /// How long history is kept.

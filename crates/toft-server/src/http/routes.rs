@@ -21,7 +21,7 @@ use tokio::time::{timeout, timeout_at};
 
 use super::{
     answer::{failure, json as as_json, limited, outcome, plain, unknown_caller},
-    commits, events, ledgers, logs,
+    commits, events, ledgers, login, logs,
     metrics::Gauges,
     openapi::openapi,
     server_log::observe,
@@ -59,6 +59,7 @@ pub(super) fn router(state: Arc<ServerState>) -> Router {
         .route("/v1/openapi.json", get(|| async { as_json(StatusCode::OK, &openapi()) }))
         .route("/v1/verbs/{name}", post(verb))
         .route("/v1/token", get(own_token))
+        .route("/v1/login", get(login::ask).post(login::trade))
         .route("/v1/changes", get(changes))
         .route("/v1/events", get(event_stream))
         .route("/v1/blobs/{blob}", put(keep_blob).get(blob))

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -17,7 +18,7 @@ use toft_core::{
 };
 use toft_session::{
     engine::{Engine, Home, Open},
-    error::Error,
+    error::{Error, io},
     mask::Mask,
 };
 use tokio::{
@@ -37,7 +38,7 @@ use super::{
     upkeep, waiting,
     writer::SpaceWriter,
 };
-use crate::blocking;
+use crate::{blocking, identity::IdentityProvider};
 
 /// The only space of a file, and the first of a PostgreSQL server whose URL names none.
 const FIRST_SPACE: &str = "main";
@@ -59,6 +60,8 @@ pub(super) struct ServerState {
     homes: Mutex<HashMap<String, String>>,
     /// Commits and logs, if there is a place for them.
     pub(super) objects: Option<ServedObjects>,
+    /// The identity provider that knows people.
+    pub(super) identities: Option<Arc<IdentityProvider>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) log: ServerLog,
     limits: TokenLimits,
@@ -103,6 +106,7 @@ impl ServerState {
             opening: Mutex::default(),
             homes: Mutex::default(),
             objects: ServedObjects::open(rules)?,
+            identities: open_provider(rules)?,
             metrics: Arc::default(),
             log: rules.log,
             limits: TokenLimits::of(rules.limit),
@@ -118,7 +122,7 @@ impl ServerState {
         Ok(state)
     }
 
-    fn first_name(&self) -> &str {
+    pub(super) fn first_name(&self) -> &str {
         self.rules.store.named_space().unwrap_or(FIRST_SPACE)
     }
 
@@ -180,7 +184,7 @@ impl ServerState {
         tokio::task::spawn_blocking(move || drop(closed));
     }
 
-    async fn space(self: &Arc<Self>, name: String) -> Result<Arc<ServedSpace>, StoreError> {
+    pub(super) async fn space(self: &Arc<Self>, name: String) -> Result<Arc<ServedSpace>, StoreError> {
         if let Some(space) = self.known_space(&name) {
             return Ok(space);
         }
@@ -292,6 +296,12 @@ impl ServerState {
     pub(super) fn draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
+}
+
+fn open_provider(rules: &ServeRules) -> Result<Option<Arc<IdentityProvider>>, Error> {
+    let Some(wanted) = &rules.identity else { return Ok(None) };
+    let opened = IdentityProvider::open(wanted);
+    opened.map(|provider| Some(Arc::new(provider))).map_err(io("ask", &PathBuf::from(&wanted.issuer)))
 }
 
 fn major(version: &str) -> &str {

@@ -24,17 +24,22 @@ pub(super) struct UreqConnector;
 
 impl HttpConnector for UreqConnector {
     fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let native = rustls_native_certs::load_native_certs().certs;
-        let roots = RootCerts::from(native.into_iter().map(|found| Certificate::from_der(&found).to_owned()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider).root_certs(roots).build();
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_global(Some(ANSWER))
-            .tls_config(tls);
-        Ok(HttpClient::new(UreqService(config.build().new_agent())))
+        Ok(HttpClient::new(UreqService(agent(ANSWER))))
     }
+}
+
+/// What asks over HTTP, with the certificates of the system, and follows nobody elsewhere.
+pub(crate) fn agent(patience: Duration) -> Agent {
+    let native = rustls_native_certs::load_native_certs().certs;
+    let roots = RootCerts::from(native.into_iter().map(|found| Certificate::from_der(&found).to_owned()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider).root_certs(roots).build();
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .timeout_global(Some(patience))
+        .tls_config(tls);
+    config.build().new_agent()
 }
 
 #[derive(Debug)]

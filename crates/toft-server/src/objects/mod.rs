@@ -1,6 +1,6 @@
 //! Objects: commits, logs and ledgers of all machines, in a directory or in S3.
 
-mod connector;
+pub(crate) mod connector;
 
 use std::{
     fs, io,
