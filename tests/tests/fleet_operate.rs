@@ -106,6 +106,70 @@ fn figures_are_as_prometheus_wants_them_and_name_no_ids() {
     assert_eq!(wire.send("GET", "/metrics", &token, "").0, 404);
 }
 
+/// A collector of traces that is made of OpenTelemetry's own types; it ends with the story.
+struct Collector {
+    child: Child,
+    said: BufReader<std::process::ChildStdout>,
+    url: String,
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a collector, if `.ci/run` has installed it.
+fn collector(home: &Home) -> Option<Collector> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let python = here.join("../target/tools/traces/bin/python");
+    if !python.exists() {
+        assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "the collector is not installed; .ci/run does it");
+        return None;
+    }
+    let script = here.join("traces/collector.py").display().to_string();
+    let mut child = home.command(home.path(), &python, &[&script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut port = String::new();
+    said.read_line(&mut port).unwrap();
+    Some(Collector { child, said, url: format!("http://127.0.0.1:{}", port.trim()) })
+}
+
+#[test]
+fn a_collector_gets_a_span_for_each_request_in_the_trace_of_its_caller() {
+    let home = Home::new();
+    let Some(mut collector) = collector(&home) else { return };
+    let server = FleetServer::start(&home, &file_store(&home), &["--traces", &collector.url]);
+    let token = server.token(&home, "ana", "planner");
+    let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+    let parent = format!("00-{trace}-{span}-01");
+    let env =
+        [("TOFT_STORE", server.url.as_str()), ("TOFT_TOKEN", &token), ("TOFT_AGENT", "ana"), ("TRACEPARENT", &parent)];
+    home.toft_with(Path::new("/"), &env, &["flow", "new", "Sell apples"]).ok();
+    home.toft_with(Path::new("/"), &env, &["claim"]).ok();
+    home.toft_with(Path::new("/"), &env, &["claim", "--wait=1s"]).fails(6);
+    // What is no trace is not sent on, and nothing fails.
+    let odd = [("TOFT_STORE", server.url.as_str()), ("TOFT_TOKEN", &token), ("TRACEPARENT", "x\u{e4}y")];
+    home.toft_with(Path::new("/"), &odd, &["status"]).ok();
+    let (mut spans, mut line) = (Vec::new(), String::new());
+    let waits = |spans: &[Value]| spans.iter().any(|span| span["name"] == "wait");
+    while !waits(&spans) || !spans.iter().any(|span: &Value| span["name"] == "POST status") {
+        line.clear();
+        assert_ne!(collector.said.read_line(&mut line).unwrap(), 0, "the collector refused: {spans:?}");
+        spans.push(serde_json::from_str::<Value>(&line).unwrap());
+    }
+    let of = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{name}: {spans:?}"));
+    let claim = of("POST claim");
+    assert_eq!((&claim["traceId"], &claim["parentSpanId"], &claim["kind"]), (&json!(trace), &json!(span), &json!(2)));
+    assert!(spans.iter().any(|span| span["name"] == "store" && span["parentSpanId"] == claim["spanId"]));
+    assert_eq!(of("wait")["traceId"], trace);
+    assert_ne!(of("POST status")["traceId"], trace);
+    // A collector that is gone stops nobody.
+    drop(collector);
+    home.toft_with(Path::new("/"), &env, &["status"]).ok();
+}
+
 #[test]
 fn a_token_that_asks_too_often_waits_and_nobody_else_does() {
     let home = Home::new();

@@ -231,6 +231,9 @@ impl RemoteStore {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
+        if let Some(trace) = trace_of_caller() {
+            request = request.header("traceparent", trace);
+        }
         let configured = |request| self.agent.configure_request(request).timeout_global(Some(patience)).build();
         match body {
             Some(body) => {
@@ -272,6 +275,12 @@ impl RemoteStore {
     fn unreachable(&self, cause: String) -> StoreError {
         StoreError::Unreachable { server: self.address.to_string(), cause }
     }
+}
+
+/// The trace that this command is a part of, as its caller says it in the environment.
+fn trace_of_caller() -> Option<String> {
+    let plain = |text: &String| text.len() < 128 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    std::env::var("TRACEPARENT").ok().filter(plain)
 }
 
 /// Whether the server may have got the request.

@@ -30,6 +30,9 @@ pub(crate) struct Serve {
     /// Serve figures for Prometheus at this address, without a token
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
+    /// Send traces to this OpenTelemetry collector, such as http://127.0.0.1:4318
+    #[arg(long, value_name = "URL")]
+    pub(crate) traces: Option<String>,
     /// Requests a second that each token may send; 0 for no limit
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) limit: u32,

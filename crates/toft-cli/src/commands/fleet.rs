@@ -41,6 +41,7 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
         hold_from: args.hold_from,
         objects: args.objects.clone(),
         metrics: args.metrics,
+        traces: args.traces.clone(),
         limit: args.limit,
         log: ServerLog { write: log_line, requests: args.log_requests },
         identity: args.oidc.clone().zip(args.oidc_client.clone()).map(|(issuer, client)| IdentityRules {

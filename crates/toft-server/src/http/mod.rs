@@ -2,7 +2,7 @@
 //!
 //! `routes.rs` has the paths; `server_state.rs` finds out who asks, and for which space; `served_space.rs` runs the verb on one of
 //! the stores of `pool.rs`, or hands it to `writer.rs`; a claim that finds nothing waits in `waiting.rs`; `events.rs` streams the log; `commits.rs`, `ledgers.rs` and `logs.rs` keep what
-//! machines send beside verbs; `login.rs` makes tokens for people whom an identity provider knows; `server_log.rs` and `metrics.rs` say what happens; `openapi.rs` describes it all from the types.
+//! machines send beside verbs; `login.rs` makes tokens for people whom an identity provider knows; `server_log.rs`, `metrics.rs` and `traces.rs` say what happens; `openapi.rs` describes it all from the types.
 
 mod answer;
 mod commits;
@@ -20,6 +20,7 @@ mod served_objects;
 mod served_space;
 mod server_log;
 mod server_state;
+mod traces;
 mod upkeep;
 mod waiting;
 mod writer;
@@ -59,6 +60,8 @@ pub struct ServeRules {
     /// Requests a second that each token may send; 0 for no limit.
     pub limit: u32,
     pub log: ServerLog,
+    /// The collector that traces are sent to.
+    pub traces: Option<String>,
     /// The identity provider that knows people.
     pub identity: Option<IdentityRules>,
     /// The settings of callers that bring none.

@@ -23,7 +23,7 @@ use toft_core::{
 use toft_session::{engine::Engine, session::random_ids};
 use tokio::sync::watch;
 
-use super::{pool::StorePool, waiting::Waiting, writer::SpaceWriter};
+use super::{pool::StorePool, traces, waiting::Waiting, writer::SpaceWriter};
 
 /// How long a token that was looked up is believed: so long after it is revoked it may still be used.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -132,8 +132,8 @@ impl ServedSpace {
     pub(super) async fn run(&self, call: AdmittedCall) -> VerbResult<Value> {
         let (policy, writes) = (self.policy.clone(), call.call.access == Access::Write);
         let done = match &self.writer {
-            Some(writer) if writes => writer.run(call).await,
-            _ => self.pool.run(move |engine| run_on(engine.store(), &policy, call)).await?,
+            Some(writer) if writes => traces::part("write", writer.run(call)).await,
+            _ => traces::part("store", self.pool.run(move |engine| run_on(engine.store(), &policy, call))).await?,
         };
         if writes && done.is_ok() {
             self.changed();

@@ -14,7 +14,10 @@ use axum::{
 use serde_json::{Value, json};
 use toft_core::{time::Timestamp, verbs::calls, wire::LONGEST_WAIT};
 
-use super::server_state::ServerState;
+use super::{
+    server_state::ServerState,
+    traces::{self, TRACEPARENT, TracedRequest},
+};
 
 /// A request that takes longer is logged, if it did not wait for work.
 const SLOW: Duration = Duration::from_secs(1);
@@ -56,16 +59,22 @@ pub(super) async fn observe(State(state): State<Arc<ServerState>>, request: Requ
     let path = request.uri().path().to_owned();
     let waits = request.uri().query().is_some_and(|query| query.contains("wait=")) || path == "/v1/events";
     let verb = path.strip_prefix("/v1/verbs/").and_then(calls::find).map(|call| call.name);
-    let (answer, asker) = ASKER
-        .scope(RefCell::default(), async {
-            let answer = next.run(request).await;
-            (answer, ASKER.with(RefCell::take))
-        })
-        .await;
+    let parent = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let ((answer, asker), parts) = traces::with_parts(ASKER.scope(RefCell::default(), async {
+        let answer = next.run(request).await;
+        (answer, ASKER.with(RefCell::take))
+    }))
+    .await;
     let (status, took) = (answer.status(), begun.elapsed());
+    let named = verb.unwrap_or(name_of(&path));
     // Probes come often and say little.
     if path.starts_with("/v1/") {
-        state.metrics.answered(verb.unwrap_or(name_of(&path)), status.as_u16(), took);
+        state.metrics.answered(named, status.as_u16(), took);
+    }
+    if let Some(traces) = state.traces.as_ref().filter(|_| path.starts_with("/v1/")) {
+        let space = asker.as_ref().map(|(_, space)| space.clone()).unwrap_or_default();
+        let name = format!("{method} {named}");
+        traces.note(TracedRequest { name, parent, begun, took, status: status.as_u16(), space, parts });
     }
     let slow = took > if waits { LONGEST_WAIT + SLOW } else { SLOW };
     if state.log.requests || status.is_server_error() || slow {
@@ -81,7 +90,8 @@ pub(super) async fn observe(State(state): State<Arc<ServerState>>, request: Requ
 
 /// A path that is no verb, for figures: never with an id.
 fn name_of(path: &str) -> &'static str {
-    const ROUTES: [&str; 8] = ["blobs", "changes", "commits", "events", "logs", "openapi.json", "token", "verbs"];
+    const ROUTES: [&str; 10] =
+        ["blobs", "changes", "commits", "events", "ledgers", "login", "logs", "openapi.json", "token", "verbs"];
     let first = path.trim_start_matches("/v1/").split('/').next().unwrap_or_default();
     ROUTES.into_iter().find(|known| *known == first).unwrap_or("resource")
 }

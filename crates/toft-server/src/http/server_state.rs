@@ -35,6 +35,7 @@ use super::{
     served_objects::ServedObjects,
     served_space::ServedSpace,
     server_log::{ServerLog, note_asker},
+    traces::Traces,
     upkeep, waiting,
     writer::SpaceWriter,
 };
@@ -64,6 +65,7 @@ pub(super) struct ServerState {
     pub(super) identities: Option<Arc<IdentityProvider>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) log: ServerLog,
+    pub(super) traces: Option<Traces>,
     limits: TokenLimits,
     /// One look at a time at whether the store answers: it may hang.
     probe: Arc<Semaphore>,
@@ -109,6 +111,7 @@ impl ServerState {
             identities: open_provider(rules)?,
             metrics: Arc::default(),
             log: rules.log,
+            traces: rules.traces.as_ref().map(|collector| Traces::to(collector, rules.log)),
             limits: TokenLimits::of(rules.limit),
             probe: Arc::new(Semaphore::new(1)),
             mask: Mask::from_environment(match &rules.store {

@@ -19,7 +19,10 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::served_space::{AdmittedCall, ServedSpace, may_wait};
+use super::{
+    served_space::{AdmittedCall, ServedSpace, may_wait},
+    traces,
+};
 
 /// Changes of other servers and of direct writers are looked for this often.
 const LOOK: Duration = Duration::from_millis(50);
@@ -153,7 +156,7 @@ pub(super) async fn run(
     {
         return done;
     }
-    match timeout_at(until, &mut waiter).await {
+    match traces::part("wait", timeout_at(until, &mut waiter)).await {
         Ok(Ok(answer)) => return answer,
         // The server ends, or there are new issues.
         Ok(Err(_)) => return done,
