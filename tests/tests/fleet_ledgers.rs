@@ -229,3 +229,166 @@ fn only_those_who_work_add_to_a_ledger_and_only_lines_to_a_known_one() {
         assert_ne!(wire.send("GET", path, &ana.secret, "").0, 500, "{path}");
     }
 }
+
+/// The pieces of the only ledger that a server keeps, in order.
+fn pieces(home: &Home) -> Vec<PathBuf> {
+    let dir = fs::read_dir(home.path().join("fleet.objects/main/ledgers")).unwrap().next().unwrap().unwrap().path();
+    let mut all: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.sort();
+    all
+}
+
+fn title_of(machine: &FleetMachine, clone: &Path, id: &str) -> String {
+    machine.home.toft(clone, &["show", id, "--json"]).data()["title"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_generation_that_ended_without_a_next_one_is_replaced() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner), upstream(&owner));
+    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    ana.home.toft(&here, &["add", "one"]).ok();
+    // As a server leaves it that is killed between the two.
+    let last = pieces(&owner).pop().unwrap();
+    let end = fs::metadata(&last).unwrap().len();
+    fs::write(last.with_file_name(format!("0000000000-{end:020}")), "").unwrap();
+    far.home.toft(&there, &["add", "two"]).ok();
+    ana.home.toft(&here, &["add", "three"]).ok();
+    let all = BTreeSet::from(["one", "two", "three"].map(str::to_owned));
+    assert_eq!(titles(&ana, &here), all);
+    assert_eq!(titles(&far, &there), all);
+    assert_eq!(pieces(&owner)[0].file_name().unwrap().to_str().unwrap(), "0000000001-00000000000000000000");
+}
+
+#[test]
+fn what_a_server_or_a_clone_has_lost_comes_back_from_the_other() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner), upstream(&owner));
+    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    ana.home.toft(&here, &["add", "one"]).ok();
+    let copy = owner.path().join("older");
+    owner.run(owner.path(), "cp", &["-r", "fleet.objects", "older"]);
+    far.home.toft(&there, &["add", "two"]).ok();
+    // The server is restored from a backup.
+    fs::remove_dir_all(owner.path().join("fleet.objects/main")).unwrap();
+    owner.run(owner.path(), "cp", &["-r", &copy.join("main").display().to_string(), "fleet.objects/"]);
+    far.home.toft(&there, &["list"]).ok();
+    assert_eq!(titles(&ana, &here), BTreeSet::from(["one", "two"].map(str::to_owned)));
+    // It has lost everything.
+    fs::remove_dir_all(owner.path().join("fleet.objects/main/ledgers")).unwrap();
+    ana.home.toft(&here, &["list"]).ok();
+    assert!(kept(&owner).contains("\"two\""));
+    // A clone has lost everything, or has an older file.
+    let file = there.join(".git/toft/ledger/issues.jsonl");
+    let older = fs::read(&file).unwrap();
+    ana.home.toft(&here, &["add", "three"]).ok();
+    let all = BTreeSet::from(["one", "two", "three"].map(str::to_owned));
+    assert_eq!(titles(&far, &there), all);
+    for content in [&older[..], b""] {
+        fs::write(&file, content).unwrap();
+        assert_eq!(titles(&far, &there), all);
+    }
+    fs::remove_file(&file).unwrap();
+    assert_eq!(titles(&far, &there), all);
+    // A file that was put in order twice may have the name that it had for the system.
+    FleetMachine::configure(&here, "[sync]\nserver = false\n");
+    for n in 0..3 {
+        ana.home.toft(&here, &["add", &format!("late {n}")]).ok();
+        ana.home.toft(&here, &["compact"]).ok();
+    }
+    FleetMachine::configure(&here, "");
+    assert_eq!(titles(&ana, &here).len(), 6);
+    assert_eq!(titles(&far, &there).len(), 6);
+}
+
+#[test]
+fn an_issue_arrives_whole_or_not_at_all() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner), upstream(&owner));
+    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let toft = |args: &[&str]| ana.home.toft(&here, args).ok().trim().to_owned();
+    // One that is held back stays so when something else of it changes, and is whole when it is not held any more.
+    let secret = format!("ghp_{}", "a1B2".repeat(9));
+    let id = toft(&["add", "Rotate the key", "--body", &secret, "-q"]);
+    toft(&["edit", &id, "-p", "0"]);
+    toft(&["add", "Sell apples"]);
+    far.home.toft(&there, &["show", &id]).fails(3);
+    toft(&["edit", &id, "--body", "it is rotated"]);
+    assert_eq!(title_of(&far, &there, &id), "Rotate the key");
+    // One that was deleted before it was sent, and comes back.
+    FleetMachine::configure(&here, "[sync]\nserver = false\n");
+    let gone = toft(&["add", "Second thought", "-q"]);
+    toft(&["delete", &gone, "-m", "no"]);
+    FleetMachine::configure(&here, "");
+    let bad = toft(&["add", "Name of a customer", "-q"]);
+    // A purge sends no other issue.
+    toft(&["purge", &bad, "--yes"]);
+    assert!(!kept(&owner).contains("Second thought") && !kept(&owner).contains(&gone));
+    toft(&["restore", &gone]);
+    assert_eq!(title_of(&far, &there, &gone), "Second thought");
+    // What one clone allowed, the purge of another does not take away.
+    let shared = toft(&["add", "Look at password=hunter22hunter", "-q"]);
+    let held = ana.home.toft(&here, &["sync"]);
+    let finding = held.out.split("finding ").nth(1).and_then(|rest| rest.split(')').next()).unwrap().to_owned();
+    toft(&["sync", "--allow", &finding]);
+    toft(&["list"]);
+    assert!(title_of(&far, &there, &shared).contains("hunter22"));
+    let bad = far.home.toft(&there, &["add", "Another name", "-q"]).ok().trim().to_owned();
+    far.home.run(&there, "git", &["remote", "remove", "origin"]);
+    far.home.toft(&there, &["purge", &bad, "--yes"]).ok();
+    assert!(kept(&owner).contains("hunter22hunter"));
+    // Nothing that looks like a secret is in the log, which everybody reads.
+    toft(&["edit", &id, "--body", &secret]);
+    assert!(!far.home.toft(&there, &["log", "--json"]).out.contains(&secret));
+}
+
+#[test]
+fn a_strangers_line_or_question_stops_nobody() {
+    let owner = Home::new();
+    let (server, url) = (serve(&owner), upstream(&owner));
+    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    ana.home.toft(&here, &["add", "one"]).ok();
+    let repository = ana.home.toft(&here, &["repo", "list", "--json"]).data()[0]["id"].as_str().unwrap().to_owned();
+    let mut wire = Wire::to(&server);
+    let end: u64 = pieces(&owner).iter().map(|piece| fs::metadata(piece).unwrap().len()).sum();
+    let deep = format!(
+        "{{\"id\":\"tf-aaaaaaaaaaaaaaaa\",\"title\":\"deep\",\"body\":{}{}}}\n",
+        "[".repeat(100),
+        "]".repeat(100)
+    );
+    let (status, said) = wire.send("PUT", &format!("/v1/ledgers/{repository}?at=0.{end}"), &far.secret, &deep);
+    assert_eq!((status, &said["added"]), (200, &true.into()), "{said}");
+    far.home.toft(&there, &["add", "two"]).ok();
+    let said = ana.home.toft(&here, &["list"]);
+    assert!(said.out.contains("two") && !said.out.contains("note:") && said.err.is_empty(), "{said:?}");
+    // Nobody replaces a ledger by less.
+    let end = end + deep.len() as u64;
+    let (status, _) = wire.send("PUT", &format!("/v1/ledgers/{repository}?at=0.{end}&replace=true"), &far.secret, "\n");
+    assert_ne!(status, 500);
+    assert!(kept(&owner).contains("\"one\""));
+    // A claim that waits is not kept busy by who asks for more than there is.
+    let viewer = FleetMachine::new(&server, &owner, "vic", "viewer");
+    wire.send("GET", &format!("/v1/ledgers/{repository}?after=0.99999999999"), &viewer.secret, "");
+    for (machine, clone) in [(&ana, &here), (&far, &there)] {
+        machine.home.toft(clone, &["claim"]).ok();
+    }
+    let before = usage(server.pid());
+    far.home.toft(&there, &["claim", "--wait=3s"]).fails(6);
+    let used = usage(server.pid()) - before;
+    assert!(used < 100, "{used} ticks of CPU while one claim waited");
+    // Who only reads reads issues that are claimed, too.
+    let rows = far.home.toft(&there, &["list", "--json"]).data();
+    for row in rows.as_array().unwrap() {
+        far.home.toft(&there, &["edit", row["id"].as_str().unwrap(), "-p", "0"]).ok();
+    }
+    let env = [("TOFT_TOKEN", viewer.secret.as_str()), ("TOFT_AGENT", "vic")];
+    let said = ana.home.toft_with(&here, &env, &["list"]);
+    assert!(said.out.matches("P0").count() == 2 && !said.out.contains("note:"), "{said:?}");
+}
+
+/// The CPU that a process has used, in ticks.
+fn usage(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}

@@ -183,6 +183,25 @@ impl RemoteStore {
         repeatable: bool,
     ) -> StoreResult<Response<Body>> {
         let patience_now = if self.gave_up.load(Ordering::Relaxed) { Duration::ZERO } else { self.patience };
+        let sent = self.send_for(patience_now, method, path, headers, body, patience, repeatable);
+        if let Err(StoreError::Unreachable { .. }) = &sent {
+            self.gave_up.store(true, Ordering::Relaxed);
+        }
+        sent
+    }
+
+    /// The same, for so long.
+    #[expect(clippy::too_many_arguments, reason = "a request has as many parts")]
+    fn send_for(
+        &self,
+        patience_now: Duration,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&[u8]>,
+        patience: Duration,
+        repeatable: bool,
+    ) -> StoreResult<Response<Body>> {
         let (begun, mut pause, mut told) = (Instant::now(), FIRST_PAUSE, false);
         loop {
             let cause = match self.send_once(method, path, headers, body, patience) {
@@ -199,7 +218,6 @@ impl RemoteStore {
                 }
             };
             if begun.elapsed() + pause >= patience_now {
-                self.gave_up.store(true, Ordering::Relaxed);
                 return Err(self.unreachable(cause));
             }
             if let Some(tell) = ON_WAIT.get().filter(|_| !told && begun.elapsed() > TOLD_AFTER) {

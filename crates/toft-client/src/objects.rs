@@ -15,6 +15,9 @@ use crate::{ANSWER, LARGEST, RemoteStore, only_failed};
 /// How long a bundle of commits may take.
 const BUNDLE: Duration = Duration::from_secs(300);
 
+/// How long a ledger is asked for: the next command does it again.
+const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
+
 /// A part of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogPart {
@@ -41,7 +44,8 @@ impl RemoteStore {
         after: LedgerEnd,
     ) -> StoreResult<Option<LedgerPart>> {
         let path = format!("/v1/ledgers/{repository}?after={after}");
-        let mut answer = self.send("GET", &path, &[(MACHINE_HEADER, machine)], None, ANSWER, true)?;
+        let machine = [(MACHINE_HEADER, machine)];
+        let mut answer = self.send_for(LEDGER_PATIENCE, "GET", &path, &machine, None, ANSWER, true)?;
         match answer.status() {
             StatusCode::NOT_IMPLEMENTED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Ok(None),
             StatusCode::OK => {
@@ -67,7 +71,8 @@ impl RemoteStore {
         replace: bool,
     ) -> StoreResult<Option<SentLedger>> {
         let path = format!("/v1/ledgers/{repository}?at={at}&replace={replace}");
-        let answer = self.send("PUT", &path, &[(MACHINE_HEADER, machine)], Some(lines), BUNDLE, true)?;
+        let machine = [(MACHINE_HEADER, machine)];
+        let answer = self.send_for(LEDGER_PATIENCE, "PUT", &path, &machine, Some(lines), BUNDLE, true)?;
         match answer.status() {
             StatusCode::NOT_IMPLEMENTED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Ok(None),
             _ => {

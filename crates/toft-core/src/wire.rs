@@ -86,8 +86,10 @@ impl FromStr for LedgerEnd {
 pub struct SentLedger {
     /// A [`LedgerEnd`].
     pub end: String,
-    /// Whether what was sent is there; otherwise another clone was faster, or the generation is over.
+    /// Whether what was sent is there; otherwise another clone was faster.
     pub added: bool,
+    /// Nothing is added to this generation any more: who has read it replaces it.
+    pub over: bool,
     /// In how many pieces the generation is: with many it is time to replace it.
     pub pieces: usize,
 }

@@ -112,8 +112,35 @@ pub fn is_id(text: &str) -> bool {
     text.len() <= LONGEST_ID && text.bytes().all(plain) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
+/// Whether lists and objects are in one another deeper than those who read a value would follow.
+fn is_deep(text: &str) -> bool {
+    const DEEPEST: usize = 32;
+    let opens = |byte: &u8| matches!(byte, b'[' | b'{');
+    if text.bytes().filter(opens).count() <= DEEPEST {
+        return false;
+    }
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => depth += 1,
+            b']' | b'}' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEEPEST {
+            return true;
+        }
+    }
+    false
+}
+
 /// Reads a line.
 pub fn read(text: &str) -> Result<Line, Unreadable> {
+    if is_deep(text) {
+        return Err(Unreadable("it is nested too deep".to_owned()));
+    }
     let fields: RawFields<'_> = serde_json::from_str(text).map_err(|error| Unreadable(error.to_string()))?;
     let mut fields = fields.0;
     let wrong = |problem: &str| Unreadable(format!("`id` {problem}"));

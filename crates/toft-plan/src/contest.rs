@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use toft_core::{
     issue::edit,
+    refusal::Refusal,
     verbs::contest::{self, Contest, Outcome},
 };
 use toft_ledger::{
@@ -31,10 +32,13 @@ impl Plan<'_> {
             let status = line.record.registers().get(&Key::field("status"));
             let replica = status.map(|register| register.clock.replica.to_string());
             let request = contest::Request { issue: issue_of(&line.record)?, written_there, replica };
-            match self.session.perform(request)? {
-                Outcome::Known => {}
-                Outcome::StillHeld => still_held = true,
-                Outcome::Contested(contest) => contests.push(contest),
+            match self.session.perform(request) {
+                Ok(Outcome::Known) => {}
+                Ok(Outcome::StillHeld) => still_held = true,
+                Ok(Outcome::Contested(contest)) => contests.push(contest),
+                // Who only reads claims nothing that another could have claimed, too.
+                Err(Error::Refused(Refusal::TokenDenied { .. })) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok((contests, still_held))

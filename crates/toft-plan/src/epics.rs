@@ -8,10 +8,7 @@ use toft_core::{
 };
 use toft_session::error::Error;
 
-use super::{
-    Plan, Wrote,
-    write::{Draft, noted},
-};
+use super::{Plan, Wrote, noted::noted, write::Draft};
 
 /// Nothing is nested deeper.
 const DEEPEST: usize = 100;

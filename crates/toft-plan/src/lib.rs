@@ -1,7 +1,7 @@
 //! The plan: issues in ledgers, an index of them, and their workflows in the store.
 //!
 //! `place.rs` says where ledgers are, `known.rs` which a clone was told of (by `settings.rs`), `unreadable.rs` what happens with a bad one, `index_refresh.rs` brings the index up to their files, `write.rs` is the one way a ledger
-//! is changed, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
+//! is changed, `noted.rs` what the log says of it, `undo.rs` takes that back, `run.rs` ties issues to the workflows that are on them, `compact.rs` puts a
 //! ledger in order. `sync.rs` exchanges ledgers with other clones (`copy.rs` is what they have, `synced.rs` how it went), `server_copy.rs` with a toft server, `offer.rs` offers an issue of one to another, `propose.rs` follows what becomes of that,
 //! `unshared.rs` keeps the text of what nobody else ever had, `purge.rs` takes an issue out of a ledger's history, `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `import_export.rs` and `beads.rs` are other
 //! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
@@ -20,6 +20,7 @@ mod import_export;
 mod index_refresh;
 mod known;
 mod msgpack;
+mod noted;
 mod offer;
 mod older;
 mod orphans;

@@ -13,7 +13,7 @@ use toft_core::{
 };
 use toft_session::error::Error;
 
-use super::{Ledger, Plan, Wrote, write::noted};
+use super::{Ledger, Plan, Wrote, noted::noted};
 
 /// Minimum number of issues that are offered to a claim; other agents may take some of them in the meantime.
 const OFFERED: usize = 16;

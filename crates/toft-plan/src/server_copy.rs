@@ -5,9 +5,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
-    fs::{self, File},
-    io::{Read as _, Seek as _, SeekFrom},
-    path::PathBuf,
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use toft_core::{
     id::RepositoryId,
     issue::outgoing::{Doubt, Finding},
-    store::Access,
+    store::{Access, StoreError},
     wire::LedgerEnd,
 };
 use toft_ledger::{
@@ -31,9 +31,11 @@ use super::{Ledger, LedgerKind, Plan, copy::lines_of, place::ISSUES, purge::MARK
 /// What was read so short a time ago is not read again.
 const FRESH: Duration = Duration::from_secs(1);
 /// How often lines are sent again because another clone was faster.
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 10;
 /// A copy in this many pieces is replaced by one.
 const MANY: usize = 100;
+/// Parts in which a copy is read, at most: a server that goes on and on is not listened to.
+const PARTS: usize = 200;
 
 /// What was exchanged last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,11 +45,12 @@ struct CopyMemo {
     of: String,
     /// How far the server's copy was read.
     end: String,
-    /// The file of issues as far as it was sent: its identity and its length.
-    identity: (u64, u64),
-    sent: u64,
-    /// Issues that were not sent, because something in them looks like a secret.
-    held: BTreeSet<String>,
+    /// The file of issues as far as it was exchanged: its length, the digest of that, and when it was written.
+    length: u64,
+    digest: String,
+    written: i64,
+    /// Issues that the server does not have: something in them looks like a secret, or they were deleted before they were sent.
+    unsent: BTreeSet<String>,
 }
 
 /// A ledger and its copy.
@@ -59,6 +62,17 @@ struct Copied<'p> {
     kept: CopyMemo,
     path: PathBuf,
 }
+
+/// What a server has that this clone has not read.
+struct ReadCopy {
+    text: Vec<u8>,
+    end: LedgerEnd,
+    /// It has less than it had: it was restored from a backup.
+    is_older: bool,
+}
+
+/// Lines to send, by issue.
+type Outgoing = BTreeMap<String, Vec<String>>;
 
 impl Plan<'_> {
     /// Exchanges the repository's own ledger with the server of this session. What does not work now is said, and done the
@@ -105,13 +119,13 @@ impl Plan<'_> {
         Some(Copied { ledger, repository, kept: memo.clone(), memo, path })
     }
 
-    /// Whether the ledger has lines that were not sent.
+    /// Whether the ledger was written since it was exchanged.
     fn has_news(&self) -> bool {
-        let Some((_, repository)) = self.copied_ledger() else { return false };
+        let Some((ledger, repository)) = self.copied_ledger() else { return false };
         self.session.may_read_ledger(repository, Duration::ZERO)
-            && self.copied().is_some_and(|copied| {
-                let stamp = FileStamp::at(&copied.ledger.issues()).ok().flatten();
-                stamp.is_some_and(|stamp| stamp.identity != copied.memo.identity || stamp.size != copied.memo.sent)
+            && FileStamp::at(&ledger.issues()).ok().flatten().is_some_and(|stamp| {
+                self.copied()
+                    .is_some_and(|Copied { memo, .. }| (memo.length, memo.written) != (stamp.size, stamp.written))
             })
     }
 
@@ -135,116 +149,139 @@ impl Plan<'_> {
 
     /// Reads, then sends; false if another clone added something meanwhile.
     fn exchange_once(&self, copied: &mut Copied<'_>) -> Result<bool, Error> {
-        let issues = copied.ledger.issues();
-        let before = FileStamp::at(&issues).map_err(io("read", &issues))?;
+        let path = copied.ledger.issues();
+        let mut file = ExchangedFile::read(&path, &copied.memo)?;
+        let known = file.begins_with(&copied.memo);
+        if !known {
+            // It was put in order, or another one was put in its place: what it lacks may be there.
+            copied.memo.end = String::new();
+        }
         // It keeps none, or not for this token.
-        let Some(received) = self.receive(copied)? else { return Ok(true) };
-        let Some(stamp) = FileStamp::at(&issues).map_err(io("read", &issues))? else { return Ok(true) };
-        let grown = stamp.identity == copied.memo.identity && stamp.size >= copied.memo.sent;
-        let mut lines = match grown {
-            true => self.written_since(copied, before.map_or(0, |before| before.size), &stamp, &received)?,
+        let Some(read) = self.read_copy(copied, copied.memo.end.parse().unwrap_or_default())? else { return Ok(true) };
+        let mut received = HashSet::new();
+        if !read.text.is_empty() {
+            let files = Files::from([(ISSUES.to_owned(), read.text)]);
+            received.extend(lines_of(&files)?.into_keys());
+            self.take_in(copied.ledger, &files, false)?;
+        }
+        copied.memo.end = read.end.to_string();
+        let before = file.length;
+        if !received.is_empty() {
+            file = ExchangedFile::read(&path, &copied.memo)?;
+        }
+        let mut lines = match known && !read.is_older {
+            true => self.written_since(copied, before, &file, &received)?,
             false => self.beyond_copy(copied)?,
         };
         self.hold_secrets(copied, &mut lines);
-        let text: String = lines.into_values().flatten().map(|line| line + "\n").collect();
-        let (end, mut done, mut pieces) = (copied.memo.end.parse().unwrap_or_default(), true, 0);
+        lines.retain(|_, lines| !lines.is_empty());
+        let (issues, text): (Vec<String>, Vec<String>) =
+            lines.into_iter().map(|(id, lines)| (id, lines.join("\n") + "\n")).unzip();
+        let (text, mut done, mut replace) = (text.concat(), true, false);
         if !text.is_empty() {
-            let Some(sent) = self.session.add_to_ledger(copied.repository, end, text.as_bytes(), false)? else {
-                return Ok(true);
-            };
+            let end = copied.memo.end.parse().unwrap_or_default();
+            let sent = self.session.add_to_ledger(copied.repository, end, text.as_bytes(), false)?;
+            let Some(sent) = sent else { return Ok(true) };
+            done = sent.added;
+            // One that ended, and has no next one, is replaced by who has read it.
+            replace = sent.over || sent.added && sent.pieces >= MANY;
             if sent.added {
                 copied.memo.end = sent.end;
-                pieces = sent.pieces;
             }
-            done = sent.added;
+        }
+        if replace && self.replace_copy(copied)? {
+            done = true;
         }
         if done {
-            (copied.memo.identity, copied.memo.sent) = (stamp.identity, stamp.size);
+            copied.memo.unsent.retain(|issue| !issues.contains(issue));
+            if let Some(text) = &file.text {
+                (copied.memo.length, copied.memo.written) = (file.length, file.written);
+                copied.memo.digest = blake3::hash(text).to_hex().to_string();
+            }
             self.keep_memo(copied)?;
-        }
-        if pieces >= MANY {
-            self.replace_copy(copied)?;
         }
         Ok(done)
     }
 
-    /// Takes in what the server has and this clone has not read; returns the issues.
-    fn receive(&self, copied: &mut Copied<'_>) -> Result<Option<HashSet<String>>, Error> {
-        let mut received = HashSet::new();
-        loop {
-            let after: LedgerEnd = copied.memo.end.parse().unwrap_or_default();
-            let Some(part) = self.session.load_ledger(copied.repository, after)? else { return Ok(None) };
-            if !part.text.is_empty() {
-                let files = Files::from([(ISSUES.to_owned(), part.text)]);
-                received.extend(lines_of(&files)?.into_keys());
-                self.take_in(copied.ledger, &files, false)?;
+    /// What the server's copy has after `after`; nothing if it keeps none.
+    fn read_copy(&self, copied: &Copied<'_>, after: LedgerEnd) -> Result<Option<ReadCopy>, Error> {
+        let mut read = ReadCopy { text: Vec::new(), end: after, is_older: false };
+        for _ in 0..PARTS {
+            let Some(part) = self.session.load_ledger(copied.repository, read.end)? else { return Ok(None) };
+            if part.end < read.end || part.end.generation != read.end.generation {
+                // All of it is read again.
+                read.is_older |= part.end < read.end;
+                read.text.clear();
             }
-            let more = part.end != after;
-            copied.memo.end = part.end.to_string();
+            let more = part.end != read.end;
+            read.text.extend(part.text);
+            read.end = part.end;
             if !more {
-                return Ok(Some(received));
+                return Ok(Some(read));
             }
         }
+        let cause = "it has no end".to_owned();
+        Err(StoreError::Failed { doing: "read the server's copy of the ledger".into(), cause }.into())
     }
 
-    /// The lines that were added to the file since it was sent. What stands behind `before` may be what was just received.
+    /// Everything that the server's copy has.
+    fn whole_copy(&self, copied: &Copied<'_>) -> Result<BTreeMap<String, Record>, Error> {
+        let read = self.read_copy(copied, LedgerEnd::default())?;
+        records(&Files::from([(ISSUES.to_owned(), read.map(|read| read.text).unwrap_or_default())]))
+    }
+
+    /// The lines that were added to the file since it was exchanged, and issues that may be sent now. What stands behind `before`
+    /// may be what was just received.
     fn written_since(
         &self,
-        copied: &Copied<'_>,
+        copied: &mut Copied<'_>,
         before: u64,
-        stamp: &FileStamp,
+        file: &ExchangedFile,
         received: &HashSet<String>,
-    ) -> Result<BTreeMap<String, Vec<String>>, Error> {
-        let (mut lines, path) = (BTreeMap::<String, Vec<String>>::new(), copied.ledger.issues());
-        if stamp.size == copied.memo.sent && copied.memo.held.is_empty() {
-            return Ok(lines);
-        }
-        let mut text = String::new();
-        let read = File::open(&path).and_then(|mut file| {
-            file.seek(SeekFrom::Start(copied.memo.sent))?;
-            file.take(stamp.size - copied.memo.sent).read_to_string(&mut text)
-        });
-        read.map_err(io("read", &path))?;
-        let (own, mut at) = (self.replica()?, copied.memo.sent);
-        for written in text.split_inclusive('\n') {
-            let known = at >= before;
+    ) -> Result<Outgoing, Error> {
+        let (mut lines, own) = (Outgoing::new(), self.replica()?);
+        let mut at = copied.memo.length;
+        let tail = file.text.as_deref().and_then(|text| text.get(usize::try_from(at).ok()?..)).unwrap_or_default();
+        for written in tail.split_inclusive(|byte| *byte == b'\n') {
+            let new = at >= before;
             at += written.len() as u64;
-            let Some(Line { record, .. }) = readable(written) else { continue };
+            let Some((Line { record, .. }, text)) = readable(written) else { continue };
             let ours = || record.registers().values().any(|register| register.clock.replica == own);
-            if !known || !received.contains(record.id()) || ours() {
-                lines.entry(record.id().to_owned()).or_default().push(written.trim_end().to_owned());
+            if !new || !received.contains(record.id()) || ours() {
+                lines.entry(record.id().to_owned()).or_default().push(text);
             }
         }
-        for id in &copied.memo.held {
+        for id in &copied.memo.unsent {
             lines.entry(id.clone()).or_default();
         }
+        if lines.is_empty() {
+            return Ok(lines);
+        }
         self.refresh()?;
-        let index = self.index(Access::Read)?;
-        let mut theirs = None;
+        let (index, mut theirs) = (self.index(Access::Read)?, None);
         for (id, lines) in &mut lines {
             let Some(row) = index.line(&copied.ledger.name, id)? else { continue };
-            let purged = row.line.contains(MARK);
-            if purged || lines.is_empty() {
-                // Nothing but the tombstone is left of it; or it was held back as a whole.
-                *lines = vec![row.line];
-            } else if row.issue()?.deleted.is_some() {
+            let (purged, unsent) = (row.line.contains(MARK), copied.memo.unsent.contains(id));
+            let deleted = row.issue()?.deleted.is_some() && !purged;
+            if deleted && !unsent && theirs.is_none() {
+                theirs = Some(self.whole_copy(copied)?);
+            }
+            if deleted && (unsent || theirs.as_ref().is_some_and(|theirs| !theirs.contains_key(id))) {
                 // What was written and deleted before others had it leaves no trace there.
-                let there = match &theirs {
-                    Some(there) => there,
-                    None => theirs.insert(self.whole_copy(copied)?.into_keys().collect::<HashSet<_>>()),
-                };
-                if !there.contains(id) {
-                    lines.clear();
-                }
+                lines.clear();
+                copied.memo.unsent.insert(id.clone());
+            } else if purged || unsent {
+                // Nothing but the tombstone is left of it; or the server has nothing that a part would complete.
+                *lines = vec![row.line];
             }
         }
         Ok(lines)
     }
 
     /// The parts of all issues that the server's copy does not have.
-    fn beyond_copy(&self, copied: &Copied<'_>) -> Result<BTreeMap<String, Vec<String>>, Error> {
+    fn beyond_copy(&self, copied: &mut Copied<'_>) -> Result<Outgoing, Error> {
         let theirs = self.whole_copy(copied)?;
-        let mut lines = BTreeMap::new();
+        let mut lines = Outgoing::new();
         for (id, ours) in records(&exchange::read_files(&copied.ledger.dir)?)? {
             let new = match theirs.get(&id) {
                 Some(theirs) => {
@@ -252,7 +289,10 @@ impl Plan<'_> {
                     both.merge(ours.clone());
                     if both == *theirs { Vec::new() } else { line::write_new(&both, theirs) }
                 }
-                None if ours.field("deleted").is_some() => Vec::new(),
+                None if is_private_tombstone(&ours) => {
+                    copied.memo.unsent.insert(id.clone());
+                    Vec::new()
+                }
                 None => line::write_all(&ours),
             };
             if !new.is_empty() {
@@ -262,47 +302,44 @@ impl Plan<'_> {
         Ok(lines)
     }
 
-    /// Everything that the server's copy has.
-    fn whole_copy(&self, copied: &Copied<'_>) -> Result<BTreeMap<String, Record>, Error> {
-        let (mut text, mut after) = (Vec::new(), LedgerEnd::default());
-        while let Some(part) = self.session.load_ledger(copied.repository, after)? {
-            let more = part.end != after;
-            if part.end.generation != after.generation {
-                text.clear();
-            }
-            text.extend(part.text);
-            after = part.end;
-            if !more {
-                break;
-            }
-        }
-        records(&Files::from([(ISSUES.to_owned(), text)]))
-    }
-
     /// Leaves out issues in which something looks like a secret.
-    fn hold_secrets(&self, copied: &mut Copied<'_>, lines: &mut BTreeMap<String, Vec<String>>) {
-        let each = lines.iter().flat_map(|(id, lines)| lines.iter().map(move |line| (id.as_str(), line.as_str())));
-        let doubts = self.doubts(each);
-        let secret = |doubt: Doubt| if let Doubt::Secret(finding) = doubt { Some(finding) } else { None };
-        let known = std::mem::take(&mut copied.memo.held);
-        for Finding { id, issue, .. } in doubts.into_iter().filter_map(secret) {
-            if !known.contains(&issue) {
+    fn hold_secrets(&self, copied: &mut Copied<'_>, lines: &mut Outgoing) {
+        for Finding { id, issue, .. } in self.secrets_in(lines) {
+            lines.remove(&issue);
+            if copied.memo.unsent.insert(issue.clone()) {
                 self.session.note(format!(
                     "{issue} is not sent to the server: something in it looks like a secret; if it is none: toft sync --allow {id}"
                 ));
             }
-            lines.remove(&issue);
-            copied.memo.held.insert(issue);
         }
     }
 
-    /// Replaces the server's copy by what is here, which has all of it; returns whether nobody was faster.
+    fn secrets_in(&self, lines: &Outgoing) -> Vec<Finding> {
+        let each = lines.iter().flat_map(|(id, lines)| lines.iter().map(move |line| (id.as_str(), line.as_str())));
+        let secret = |doubt: Doubt| if let Doubt::Secret(finding) = doubt { Some(finding) } else { None };
+        self.doubts(each).into_iter().filter_map(secret).collect()
+    }
+
+    /// Replaces the server's copy by what is here, which has all of it; returns whether nobody was faster. What the server does
+    /// not have and must not get stays here, and what it has stays there.
     fn replace_copy(&self, copied: &mut Copied<'_>) -> Result<bool, Error> {
-        let mut lines: BTreeMap<String, Vec<String>> = records(&exchange::read_files(&copied.ledger.dir)?)?
-            .into_iter()
-            .map(|(id, record)| (id, line::write_all(&record)))
-            .collect();
-        self.hold_secrets(copied, &mut lines);
+        let theirs = self.whole_copy(copied)?;
+        let all = records(&exchange::read_files(&copied.ledger.dir)?)?;
+        let sent = |(id, ours): &(&String, &Record)| theirs.contains_key(*id) || !is_private_tombstone(ours);
+        let mut lines: Outgoing =
+            all.iter().filter(sent).map(|(id, ours)| (id.clone(), line::write_all(ours))).collect();
+        for Finding { issue, .. } in self.secrets_in(&lines) {
+            match theirs.get(&issue) {
+                Some(theirs) => drop(lines.insert(issue, line::write_all(theirs))),
+                None => {
+                    lines.remove(&issue);
+                    copied.memo.unsent.insert(issue);
+                }
+            }
+        }
+        for (id, theirs) in theirs {
+            lines.entry(id).or_insert_with(|| line::write_all(&theirs));
+        }
         let text: String = lines.into_values().flatten().map(|line| line + "\n").collect();
         let end = copied.memo.end.parse().unwrap_or_default();
         let sent = self.session.add_to_ledger(copied.repository, end, text.as_bytes(), true)?;
@@ -321,9 +358,12 @@ impl Plan<'_> {
         let _turn = LedgerLock::take(&lock).map_err(io("lock", &lock))?;
         let Some(mut copied) = self.copied() else { return Ok(None) };
         for _ in 0..ROUNDS {
-            if self.receive(&mut copied)?.is_none() {
+            let Some(read) = self.read_copy(&copied, copied.memo.end.parse().unwrap_or_default())? else {
                 return Ok(None);
-            }
+            };
+            let files = Files::from([(ISSUES.to_owned(), read.text)]);
+            self.take_in(ledger, &files, false)?;
+            copied.memo.end = read.end.to_string();
             if self.replace_copy(&mut copied)? {
                 return Ok(Some(true));
             }
@@ -344,9 +384,49 @@ impl Plan<'_> {
     }
 }
 
-/// A line that toft wrote.
-fn readable(text: &str) -> Option<Line> {
-    line::read(text.trim_end()).ok().filter(|line| line.made == LineOrigin::Written && line.broken.is_empty())
+/// The file of issues, as it is now.
+struct ExchangedFile {
+    /// Nothing if it is as it was exchanged.
+    text: Option<Vec<u8>>,
+    length: u64,
+    written: i64,
+}
+
+impl ExchangedFile {
+    fn read(path: &Path, memo: &CopyMemo) -> Result<Self, Error> {
+        let stamp = FileStamp::at(path).map_err(io("read", path))?;
+        // What is written meanwhile is read the next time.
+        let (length, written) = stamp.map_or((0, 0), |stamp| (stamp.size, stamp.written));
+        if (length, written) == (memo.length, memo.written) && !memo.digest.is_empty() {
+            return Ok(Self { text: None, length, written });
+        }
+        match fs::read(path) {
+            Ok(text) => Ok(Self { length: text.len() as u64, text: Some(text), written }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Ok(Self { text: Some(Vec::new()), length: 0, written })
+            }
+            Err(error) => Err(io("read", path)(error)),
+        }
+    }
+
+    /// Whether what was exchanged is still there, at its beginning.
+    fn begins_with(&self, memo: &CopyMemo) -> bool {
+        let Some(text) = &self.text else { return true };
+        let exchanged = usize::try_from(memo.length).ok().and_then(|length| text.get(..length));
+        exchanged.is_some_and(|text| blake3::hash(text).to_hex().as_str() == memo.digest)
+    }
+}
+
+/// A line that toft wrote, and its text.
+fn readable(bytes: &[u8]) -> Option<(Line, String)> {
+    let text = std::str::from_utf8(bytes).ok()?.trim_end();
+    let line = line::read(text).ok().filter(|line| line.made == LineOrigin::Written && line.broken.is_empty())?;
+    Some((line, text.to_owned()))
+}
+
+/// Whether an issue was deleted; of a purged one there is nothing left to hide.
+fn is_private_tombstone(record: &Record) -> bool {
+    record.field("deleted").is_some() && record.field("purged").is_none()
 }
 
 /// The issues of a ledger's files, merged.

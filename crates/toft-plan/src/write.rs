@@ -37,7 +37,7 @@ use toft_session::{
 };
 use toft_store::sqlite::index::{IndexTx, Indexed, IssueFilter};
 
-use super::{Ledger, LedgerKind, Plan, index_refresh::now_nanos, overlay::Below};
+use super::{Ledger, LedgerKind, Plan, index_refresh::now_nanos, noted::noted, overlay::Below};
 
 /// Maximum length of a field or comment.
 const LONGEST_VALUE: usize = 1 << 20;
@@ -574,21 +574,17 @@ impl Plan<'_> {
         self.note_with(what, notes, self.follow_epics(wrote));
     }
 
-    pub(super) fn note_with(&self, what: &'static str, notes: Vec<Noted>, epics: Vec<Noted>) {
+    pub(super) fn note_with(&self, what: &'static str, mut notes: Vec<Noted>, epics: Vec<Noted>) {
         if notes.is_empty() && epics.is_empty() {
             return;
+        }
+        if self.session.engine().waits() {
+            notes.iter_mut().for_each(|noted| self.leave_text_out(noted));
         }
         if let Err(error) = self.session.perform(Note { what: what.to_owned(), notes, epics }) {
             self.session.note(format!("the ledger was written, but the event was not recorded: {error}"));
         }
     }
-}
-
-/// The event details of a write; none if nothing was written.
-pub(super) fn noted(Wrote { issue, ledger, before }: &Wrote) -> Option<Noted> {
-    let Before { was, now, .. } = before.as_ref()?;
-    let detail = json!({ "ledger": ledger, "title": issue.title, "status": issue.status, "was": was, "now": now });
-    Some(Noted { issue: issue.id.clone(), detail })
 }
 
 /// The id for an operation, always the same.

@@ -3,7 +3,12 @@
 //! A copy is text in pieces, each named by its generation and its offset: two writers cannot add at the same place. Lines merge
 //! by themselves, where they are read. A generation ends with an empty piece; the next one begins with all that is left of it.
 
-use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     body::{Body, Bytes, to_bytes},
@@ -11,6 +16,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
+use serde::Deserialize;
 use toft_core::wire::{LARGEST_BUNDLE, LEDGER_END_HEADER, LedgerEnd, SentLedger};
 use tokio::time::timeout;
 
@@ -64,10 +70,11 @@ pub(super) async fn append(
     let copy = LedgerCopy { objects: &kept.objects, path: [&space.name, LEDGERS, &repository] };
     let added = match replace {
         true => copy.replace(at, lines).await,
-        false => copy.append(at, lines).await,
+        false => copy.append(at, lines).await.map(Some),
     };
     match added {
-        Ok(sent) => {
+        Ok(None) => plain(StatusCode::UNPROCESSABLE_ENTITY, "an issue that is there would be lost"),
+        Ok(Some(sent)) => {
             if let Some(end) = sent.end.parse().ok().filter(|_| sent.added) {
                 space.note_ledger(&repository, end);
             }
@@ -95,8 +102,8 @@ pub(super) async fn load(
     let after = query.get("after").and_then(|text| text.parse().ok()).unwrap_or_default();
     let copy = LedgerCopy { objects: &kept.objects, path: [&space.name, LEDGERS, &repository] };
     match copy.read(after).await {
-        Ok((text, end)) => {
-            space.note_ledger(&repository, end);
+        Ok((text, end, newest)) => {
+            space.note_ledger(&repository, newest);
             let mut answer = Response::new(Body::from(text));
             answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
             if let Ok(end) = HeaderValue::from_str(&end.to_string()) {
@@ -132,8 +139,15 @@ impl Generation {
         self.pieces.last().is_some_and(|(_, length)| *length == 0)
     }
 
-    fn answer(&self, added: bool) -> SentLedger {
-        SentLedger { end: self.end().to_string(), added, pieces: self.pieces.len() }
+    /// Whether a clone can have read up to there.
+    fn reaches(&self, end: LedgerEnd) -> bool {
+        let begins = |(offset, _): &(u64, u64)| *offset == end.offset;
+        end.generation == self.number && (end == self.end() || self.pieces.iter().any(begins))
+    }
+
+    fn refusal(&self) -> SentLedger {
+        let over = self.is_over() || self.end().offset > LONGEST;
+        SentLedger { end: self.end().to_string(), added: false, over, pieces: self.pieces.len() }
     }
 }
 
@@ -150,54 +164,93 @@ impl LedgerCopy<'_> {
         Ok(newest)
     }
 
-    async fn read(&self, after: LedgerEnd) -> io::Result<(Vec<u8>, LedgerEnd)> {
+    /// What follows `after`, where that ends, and where all ends. Who has read something else reads all of it.
+    async fn read(&self, after: LedgerEnd) -> io::Result<(Vec<u8>, LedgerEnd, LedgerEnd)> {
         let newest = self.newest().await?;
-        let from = if after.generation == newest.number { after.offset } else { 0 };
+        let from = if newest.reaches(after) { after.offset } else { 0 };
         let (mut text, mut end) = (Vec::new(), LedgerEnd { generation: newest.number, offset: from });
         for (offset, length) in newest.pieces.iter().filter(|(offset, length)| *offset >= from && *length > 0) {
             if text.len() >= AT_ONCE {
                 break;
             }
-            let name = name_of(LedgerEnd { generation: newest.number, offset: *offset });
-            let Some((found, _)) = self.objects.get(&self.below(&name)).await? else {
+            match self.piece(LedgerEnd { generation: newest.number, offset: *offset }).await? {
+                Some(piece) => text.extend(piece),
                 // It was replaced meanwhile: what is asked next reads the next generation.
-                break;
-            };
-            text.extend(to_bytes(found, usize::MAX).await.map_err(io::Error::other)?);
+                None => break,
+            }
             end.offset = offset + length;
         }
-        Ok((text, end))
+        Ok((text, end, newest.end()))
+    }
+
+    async fn piece(&self, begin: LedgerEnd) -> io::Result<Option<Bytes>> {
+        let Some((found, _)) = self.objects.get(&self.below(&name_of(begin))).await? else { return Ok(None) };
+        to_bytes(found, usize::MAX).await.map(Some).map_err(io::Error::other)
     }
 
     async fn append(&self, at: LedgerEnd, lines: Bytes) -> io::Result<SentLedger> {
-        let newest = self.newest().await?;
-        let fits = at == newest.end() && !newest.is_over() && at.offset + (lines.len() as u64) < LONGEST;
-        let added = fits && self.objects.create(&self.below(&name_of(at)), lines).await?;
-        Ok(if added { self.newest().await?.answer(true) } else { newest.answer(false) })
+        let (before, length) = (self.newest().await?, lines.len() as u64);
+        let fits = at == before.end() && !before.is_over() && at.offset <= LONGEST;
+        if !fits || !self.objects.create(&self.below(&name_of(at)), lines).await? {
+            return Ok(before.refusal());
+        }
+        let after = self.newest().await?;
+        if after.number != at.generation {
+            // Another server replaced it, and deleted the piece in whose place this one is: nobody reads it.
+            self.objects.delete(&self.below(&name_of(at))).await?;
+            return Ok(after.refusal());
+        }
+        let end = LedgerEnd { offset: at.offset + length, ..at };
+        Ok(SentLedger { end: end.to_string(), added: true, over: false, pieces: after.pieces.len() })
     }
 
-    /// Begins the next generation, if nobody has added anything; the one before is deleted.
-    async fn replace(&self, at: LedgerEnd, lines: Bytes) -> io::Result<SentLedger> {
+    /// Begins the next generation, if nobody has added anything; the one before is deleted. Every issue stays, at least as a
+    /// tombstone.
+    async fn replace(&self, at: LedgerEnd, lines: Bytes) -> io::Result<Option<SentLedger>> {
         let before = self.newest().await?;
-        if at != before.end()
-            || !before.is_over() && !self.objects.create(&self.below(&name_of(at)), Bytes::new()).await?
-        {
-            return Ok(before.answer(false));
+        if at != before.end() {
+            return Ok(Some(before.refusal()));
         }
-        let next = LedgerEnd { generation: before.number + 1, offset: 0 };
-        let added = self.objects.create(&self.below(&name_of(next)), lines).await?;
+        let mut there = Vec::new();
+        for (offset, _) in &before.pieces {
+            there.extend(
+                self.piece(LedgerEnd { generation: before.number, offset: *offset }).await?.unwrap_or_default(),
+            );
+        }
+        let stay = issues_in(&lines);
+        if !issues_in(&there).is_subset(&stay) {
+            return Ok(None);
+        }
+        if !before.is_over() && !self.objects.create(&self.below(&name_of(at)), Bytes::new()).await? {
+            return Ok(Some(before.refusal()));
+        }
+        let (next, length) = (LedgerEnd { generation: before.number + 1, offset: 0 }, lines.len() as u64);
+        if !self.objects.create(&self.below(&name_of(next)), lines).await? {
+            return Ok(Some(self.newest().await?.refusal()));
+        }
         for (name, _) in self.objects.list_sizes(&self.path).await? {
             if named(&name).is_some_and(|at| at.generation < next.generation) {
                 self.objects.delete(&self.below(&name)).await?;
             }
         }
-        Ok(self.newest().await?.answer(added))
+        let end = LedgerEnd { offset: length, ..next };
+        Ok(Some(SentLedger { end: end.to_string(), added: true, over: false, pieces: 1 }))
     }
 
     fn below<'s>(&'s self, name: &'s str) -> [&'s str; 4] {
         let [space, ledgers, repository] = self.path;
         [space, ledgers, repository, name]
     }
+}
+
+/// The ids in lines; what is no line of an issue has none.
+fn issues_in(lines: &[u8]) -> BTreeSet<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        id: String,
+    }
+    let lines = lines.split(|byte| *byte == b'\n');
+    lines.filter_map(|line| serde_json::from_slice::<Named>(line).ok()).map(|named| named.id).collect()
 }
 
 /// The name of the piece that begins somewhere: in order of names they follow each other.
@@ -221,22 +274,28 @@ mod tests {
         let copy = LedgerCopy { objects: &objects, path: ["main", LEDGERS, "rp_1"] };
         let at = |text: &str| text.parse::<LedgerEnd>().unwrap();
         let lines = |text: &str| Bytes::from(text.to_owned());
+        let (a, b) = ("{\"id\":\"a\"}\n", "{\"id\":\"b\"}\n");
+        let both = format!("{a}{b}");
         tokio::runtime::Runtime::new().unwrap().block_on(async {
-            assert_eq!(copy.read(at("0.0")).await.unwrap(), (Vec::new(), at("0.0")));
-            assert_eq!(copy.append(at("0.0"), lines("a\n")).await.unwrap().end, "0.2");
+            assert_eq!(copy.read(at("0.0")).await.unwrap(), (Vec::new(), at("0.0"), at("0.0")));
+            assert_eq!(copy.append(at("0.0"), lines(a)).await.unwrap().end, "0.11");
             let late = copy.append(at("0.0"), lines("late\n")).await.unwrap();
-            assert_eq!((late.added, late.end.as_str()), (false, "0.2"));
-            let replaced = copy.replace(at("0.2"), lines("all\n")).await.unwrap();
-            assert_eq!((replaced.added, replaced.end.as_str(), replaced.pieces), (true, "1.4", 1));
-            // Who read the generation before reads the whole next one.
-            assert_eq!(copy.read(at("0.2")).await.unwrap(), (b"all\n".to_vec(), at("1.4")));
+            assert_eq!((late.added, late.over, late.end.as_str()), (false, false, "0.11"));
+            assert!(copy.replace(at("0.11"), lines(b)).await.unwrap().is_none(), "an issue would be lost");
+            let replaced = copy.replace(at("0.11"), lines(a)).await.unwrap().unwrap();
+            assert_eq!((replaced.added, replaced.end.as_str(), replaced.pieces), (true, "1.11", 1));
+            // Who read another generation, or more than there is, reads all of it.
+            for after in ["0.11", "0.0", "1.5", "1.99", "7.11"] {
+                assert_eq!(copy.read(at(after)).await.unwrap(), (a.as_bytes().to_vec(), at("1.11"), at("1.11")));
+            }
             assert_eq!(objects.list(&copy.path).await.unwrap().len(), 1, "the one before is gone");
-            // A server that ended between the two: nothing is added, and the next replacement goes on.
-            assert!(objects.create(&copy.below(&name_of(at("1.4"))), Bytes::new()).await.unwrap());
-            assert!(!copy.append(at("1.4"), lines("b\n")).await.unwrap().added);
-            assert_eq!(copy.read(at("0.0")).await.unwrap().0, b"all\n");
-            let replaced = copy.replace(at("1.4"), lines("all\nb\n")).await.unwrap();
-            assert_eq!((replaced.added, replaced.end.as_str()), (true, "2.6"));
+            // A server that ended between the two: nothing is added, and who has read it replaces it.
+            assert!(objects.create(&copy.below(&name_of(at("1.11"))), Bytes::new()).await.unwrap());
+            let late = copy.append(at("1.11"), lines(b)).await.unwrap();
+            assert_eq!((late.added, late.over), (false, true));
+            assert_eq!(copy.read(at("0.0")).await.unwrap().0, a.as_bytes());
+            let replaced = copy.replace(at("1.11"), lines(&both)).await.unwrap().unwrap();
+            assert_eq!((replaced.added, replaced.end.as_str()), (true, "2.22"));
         });
     }
 }

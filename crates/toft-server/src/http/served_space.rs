@@ -148,12 +148,13 @@ impl ServedSpace {
 
     /// Notes where a ledger ends. If it has grown, claims that wait in its repository are sent back: there may be new issues.
     pub(super) fn note_ledger(&self, repository: &str, end: LedgerEnd) {
+        if end == LedgerEnd::default() {
+            return;
+        }
         let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = ledgers.entry(repository.to_owned()).or_default();
-        let grown = end > *known;
-        *known = end.max(*known);
+        let known = ledgers.insert(repository.to_owned(), end);
         drop(ledgers);
-        if grown {
+        if known.unwrap_or_default() < end {
             self.waiting.send_back(repository);
         }
     }
