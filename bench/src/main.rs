@@ -3,6 +3,7 @@
 mod agents;
 mod fair;
 mod filters;
+mod fleet;
 mod ledger;
 mod scale;
 mod served;
@@ -32,6 +33,8 @@ fn main() {
         ["filters", "long"] => return filters::run(&[1_000, 100_000, 1_000_000]),
         ["agents"] => return agents::run(200),
         ["agents", "long"] => return agents::run(1_000),
+        ["fleet"] => return fleet::run(&[(10, 100)]),
+        ["fleet", "long"] => return fleet::run(&[(10, 100), (100, 10), (100, 100), (300, 33)]),
         ["spaces"] => return spaces::run(&[(10, 10), (100, 10)]),
         ["spaces", "long"] => return spaces::run(&[(1, 1_000), (10, 100), (100, 10), (300, 10)]),
         ["share"] => return share::run(&[1_000]),
@@ -42,7 +45,7 @@ fn main() {
         [] | ["long"] | ["quick"] => {}
         other => {
             panic!(
-                "toft-bench [quick|long|filters [long]|ledger [long]|workspaces [long]|agents [long]|share [long]|spaces [long]|week|server [long] [bare|served|batches|renewals|sizes|filters|idle|many]...], not {other:?}"
+                "toft-bench [quick|long|filters [long]|ledger [long]|workspaces [long]|agents [long]|share [long]|fleet [long]|spaces [long]|week|server [long] [bare|served|batches|renewals|sizes|filters|idle|many]...], not {other:?}"
             )
         }
     }
