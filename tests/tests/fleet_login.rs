@@ -106,6 +106,14 @@ fn a_person_logs_in_at_a_browser_and_works_under_their_name() {
     // Whom the provider knows and no rule names stays outside.
     let (status, said) = trade(&server, &provider.proof(&home, "toft", "eve"), "one");
     assert_eq!(status, 403, "{said}");
+    // A role in a space that there is not gives none in the one that there is.
+    let strange = provider.serve(&home, &["--oidc-role", "ghost/admin=staff"]);
+    let proof = provider.proof(&home, "toft", "ben");
+    let digest = blake3::hash(b"ghost").to_hex().to_string();
+    let body = json!({ "id_token": proof, "digest": digest }).to_string();
+    let address = format!("{}/v1/login", strange.url);
+    let args = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "toft-space: ghost", "-d", &body, &address];
+    assert_eq!(home.run(home.path(), "curl", &args), "403");
     // The role is that of the group.
     let (status, _) = trade(&server, &provider.proof(&home, "toft", "ben"), "two");
     assert_eq!(status, 200);

@@ -72,14 +72,17 @@ impl RemoteStore {
     /// Waits until the person has logged in; returns what the provider says of them.
     pub fn await_login(&self, at: &SentLogin, code: &DeviceCode) -> StoreResult<String> {
         let until = Instant::now() + Duration::from_secs(code.expires_in.clamp(1, 3_600));
-        let mut pause = code.interval.map_or(PAUSE, Duration::from_secs).max(Duration::from_secs(1));
+        let seconds = code.interval.unwrap_or(PAUSE.as_secs()).clamp(1, 60);
+        let mut pause = Duration::from_secs(seconds);
         let form = [("grant_type", DEVICE), ("device_code", code.device_code.as_str()), ("client_id", &at.client)];
         loop {
-            thread::sleep(pause);
+            thread::sleep(pause.min(until.saturating_duration_since(Instant::now())));
             match self.ask_provider::<Granted>(&at.token_endpoint, &form)? {
                 Ok(granted) => return Ok(granted.id_token),
                 Err(denied) if Instant::now() < until && denied.error == "slow_down" => pause += SLOWER,
-                Err(denied) if Instant::now() < until && denied.error == "authorization_pending" => {}
+                // What is no answer of a provider, such as that of a proxy, may be one the next time.
+                Err(denied)
+                    if Instant::now() < until && ["", "authorization_pending"].contains(&denied.error.as_str()) => {}
                 Err(denied) => return Err(self.denied(at, &denied)),
             }
         }

@@ -47,6 +47,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Pauses between tries: short at first.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// Ledgers that could not be exchanged are tried again after this.
+const EXCHANGE_AGAIN: Duration = Duration::from_secs(30);
 /// A wait that is longer than this is told.
 const TOLD_AFTER: Duration = Duration::from_millis(500);
 /// The largest answer that is read.
@@ -62,6 +64,8 @@ pub struct RemoteStore {
     gave_up: AtomicBool,
     /// How far ledgers were read, and when.
     ledgers: Mutex<HashMap<RepositoryId, (LedgerEnd, Instant)>>,
+    /// When they could not be.
+    exchange_failed: Mutex<Option<Instant>>,
 }
 
 /// What is called when a server does not answer, with its address and the reason.
@@ -88,7 +92,7 @@ impl RemoteStore {
         };
         let agent = config.build().new_agent();
         let (gave_up, ledgers) = (AtomicBool::new(false), Mutex::default());
-        Ok(Self { agent, address, token, patience: PATIENCE, gave_up, ledgers })
+        Ok(Self { agent, address, token, patience: PATIENCE, gave_up, ledgers, exchange_failed: Mutex::default() })
     }
 
     /// Gives up after this long without an answer.
@@ -135,8 +139,19 @@ impl RemoteStore {
         ledgers.insert(repository.clone(), (end, Instant::now()));
     }
 
-    /// Whether a ledger was read so short a time ago.
+    /// Notes whether ledgers can be exchanged; after a failure it is not tried again for a while.
+    fn note_exchange<T>(&self, done: StoreResult<T>) -> StoreResult<T> {
+        let mut failed = self.exchange_failed.lock().unwrap_or_else(PoisonError::into_inner);
+        *failed = done.is_err().then(Instant::now);
+        done
+    }
+
+    /// Whether a ledger was read so short a time ago, or could not be.
     pub fn has_read_ledger(&self, repository: &RepositoryId, age: Duration) -> bool {
+        let failed = *self.exchange_failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.is_some_and(|at| at.elapsed() < EXCHANGE_AGAIN) {
+            return true;
+        }
         let ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
         ledgers.get(repository).is_some_and(|(_, at)| at.elapsed() < age)
     }

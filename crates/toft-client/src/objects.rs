@@ -17,6 +17,8 @@ const BUNDLE: Duration = Duration::from_secs(300);
 
 /// How long a ledger is asked for: the next command does it again.
 const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a part of it may take.
+const LEDGER_ANSWER: Duration = Duration::from_secs(10);
 
 /// A part of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +47,8 @@ impl RemoteStore {
     ) -> StoreResult<Option<LedgerPart>> {
         let path = format!("/v1/ledgers/{repository}?after={after}");
         let machine = [(MACHINE_HEADER, machine)];
-        let mut answer = self.send_for(LEDGER_PATIENCE, "GET", &path, &machine, None, ANSWER, true)?;
+        let asked = self.send_for(LEDGER_PATIENCE, "GET", &path, &machine, None, LEDGER_ANSWER, true);
+        let mut answer = self.note_exchange(asked)?;
         match answer.status() {
             StatusCode::NOT_IMPLEMENTED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Ok(None),
             StatusCode::OK => {
@@ -72,7 +75,8 @@ impl RemoteStore {
     ) -> StoreResult<Option<SentLedger>> {
         let path = format!("/v1/ledgers/{repository}?at={at}&replace={replace}");
         let machine = [(MACHINE_HEADER, machine)];
-        let answer = self.send_for(LEDGER_PATIENCE, "PUT", &path, &machine, Some(lines), BUNDLE, true)?;
+        let asked = self.send_for(LEDGER_PATIENCE, "PUT", &path, &machine, Some(lines), LEDGER_ANSWER, true);
+        let answer = self.note_exchange(asked)?;
         match answer.status() {
             StatusCode::NOT_IMPLEMENTED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Ok(None),
             _ => {

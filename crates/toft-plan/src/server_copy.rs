@@ -189,8 +189,9 @@ impl Plan<'_> {
                 copied.memo.end = sent.end;
             }
         }
-        if replace && self.replace_copy(copied)? {
-            done = true;
+        if replace && !done {
+            done = self.replace_copy(copied)?;
+            replace = false;
         }
         if done {
             copied.memo.unsent.retain(|issue| !issues.contains(issue));
@@ -199,6 +200,9 @@ impl Plan<'_> {
                 copied.memo.digest = blake3::hash(text).to_hex().to_string();
             }
             self.keep_memo(copied)?;
+        }
+        if replace {
+            self.replace_copy(copied)?;
         }
         Ok(done)
     }
@@ -226,8 +230,11 @@ impl Plan<'_> {
 
     /// Everything that the server's copy has.
     fn whole_copy(&self, copied: &Copied<'_>) -> Result<BTreeMap<String, Record>, Error> {
-        let read = self.read_copy(copied, LedgerEnd::default())?;
-        records(&Files::from([(ISSUES.to_owned(), read.map(|read| read.text).unwrap_or_default())]))
+        records(&Files::from([(ISSUES.to_owned(), self.whole_text(copied)?)]))
+    }
+
+    fn whole_text(&self, copied: &Copied<'_>) -> Result<Vec<u8>, Error> {
+        Ok(self.read_copy(copied, LedgerEnd::default())?.map(|read| read.text).unwrap_or_default())
     }
 
     /// The lines that were added to the file since it was exchanged, and issues that may be sent now. What stands behind `before`
@@ -261,15 +268,18 @@ impl Plan<'_> {
         let (index, mut theirs) = (self.index(Access::Read)?, None);
         for (id, lines) in &mut lines {
             let Some(row) = index.line(&copied.ledger.name, id)? else { continue };
-            let (purged, unsent) = (row.line.contains(MARK), copied.memo.unsent.contains(id));
+            let (purged, unsent, new) = (row.line.contains(MARK), copied.memo.unsent.contains(id), !lines.is_empty());
             let deleted = row.issue()?.deleted.is_some() && !purged;
-            if deleted && !unsent && theirs.is_none() {
+            if deleted && new && theirs.is_none() {
                 theirs = Some(self.whole_copy(copied)?);
             }
-            if deleted && (unsent || theirs.as_ref().is_some_and(|theirs| !theirs.contains_key(id))) {
+            let there = received.contains(id) || theirs.as_ref().is_some_and(|theirs| theirs.contains_key(id));
+            if deleted && !there {
                 // What was written and deleted before others had it leaves no trace there.
                 lines.clear();
                 copied.memo.unsent.insert(id.clone());
+            } else if deleted && new {
+                // The server has it, and gets its end.
             } else if purged || unsent {
                 // Nothing but the tombstone is left of it; or the server has nothing that a part would complete.
                 *lines = vec![row.line];
@@ -323,7 +333,8 @@ impl Plan<'_> {
     /// Replaces the server's copy by what is here, which has all of it; returns whether nobody was faster. What the server does
     /// not have and must not get stays here, and what it has stays there.
     fn replace_copy(&self, copied: &mut Copied<'_>) -> Result<bool, Error> {
-        let theirs = self.whole_copy(copied)?;
+        let text = self.whole_text(copied)?;
+        let theirs = records(&Files::from([(ISSUES.to_owned(), text.clone())]))?;
         let all = records(&exchange::read_files(&copied.ledger.dir)?)?;
         let sent = |(id, ours): &(&String, &Record)| theirs.contains_key(*id) || !is_private_tombstone(ours);
         let mut lines: Outgoing =
@@ -340,6 +351,14 @@ impl Plan<'_> {
         for (id, theirs) in theirs {
             lines.entry(id).or_insert_with(|| line::write_all(&theirs));
         }
+        // What this toft does not understand another one may; but nothing stays of what was purged.
+        let purged: Vec<&String> =
+            all.iter().filter(|(_, ours)| ours.field("purged").is_some()).map(|(id, _)| id).collect();
+        let odd = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && readable(line).is_none());
+        let odd = odd
+            .filter_map(|line| std::str::from_utf8(line).ok())
+            .filter(|line| !purged.iter().any(|id| line.contains(*id)));
+        lines.insert(String::new(), odd.map(str::to_owned).collect());
         let text: String = lines.into_values().flatten().map(|line| line + "\n").collect();
         let end = copied.memo.end.parse().unwrap_or_default();
         let sent = self.session.add_to_ledger(copied.repository, end, text.as_bytes(), true)?;

@@ -4,7 +4,10 @@
 use std::{
     collections::HashMap,
     io,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -54,6 +57,8 @@ pub(crate) struct IdentityProvider {
     pub(crate) rules: IdentityRules,
     found: Discovered,
     keys: Mutex<(JwkSet, Instant)>,
+    /// Keys are asked for right now.
+    asking: AtomicBool,
     /// Proofs that were used, and until when they would count.
     used: Mutex<HashMap<String, u64>>,
 }
@@ -85,7 +90,8 @@ impl IdentityProvider {
             return Err(io::Error::other(format!("{issuer} says that it is {}", found.issuer)));
         }
         let keys = ask(&found.jwks_uri)?;
-        Ok(Self { rules: rules.clone(), found, keys: Mutex::new((keys, Instant::now())), used: Mutex::default() })
+        let (keys, asking) = (Mutex::new((keys, Instant::now())), AtomicBool::new(false));
+        Ok(Self { rules: rules.clone(), found, keys, asking, used: Mutex::default() })
     }
 
     /// Where people log in.
@@ -118,7 +124,8 @@ impl IdentityProvider {
         }
         let text = |name: &str| claims[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let said = text(&self.rules.name).ok_or_else(|| format!("it has no `{}`", self.rules.name))?;
-        if self.rules.name == "email" && claims["email_verified"] == false {
+        let verified = &claims["email_verified"];
+        if self.rules.name == "email" && !(verified.is_null() || *verified == true || *verified == "true") {
             return Err("the address of this person is not verified".to_owned());
         }
         let subject = text("sub").ok_or("it names nobody")?;
@@ -136,24 +143,37 @@ impl IdentityProvider {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let now = jsonwebtoken::get_current_timestamp();
         used.retain(|_, until| until.saturating_add(120) > now);
-        match used.insert(blake3::hash(proof.as_bytes()).to_hex().to_string(), until) {
+        // The same words may have several signatures.
+        let words = proof.rsplit_once('.').map_or(proof, |(words, _)| words);
+        match used.insert(blake3::hash(words.as_bytes()).to_hex().to_string(), until) {
             Some(_) => Err("it was used already".to_owned()),
             None => Ok(()),
         }
     }
 
-    /// The key with this id. Providers change their keys: an unknown one is asked for.
+    /// The key with this id. Providers change their keys: an unknown one is asked for, by one request at a time.
     fn key(&self, id: Option<&str>) -> Result<Jwk, String> {
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown = || "the provider does not know its key".to_owned();
         let find = |keys: &JwkSet| match id {
             Some(id) => keys.find(id).cloned(),
             None => keys.keys.first().filter(|_| keys.keys.len() == 1).cloned(),
         };
-        if find(&keys.0).is_none() && keys.1.elapsed() > KEYS_AGAIN {
-            keys.1 = Instant::now();
-            keys.0 = ask(&self.found.jwks_uri).map_err(|error| error.to_string())?;
+        let (found, asked) = {
+            let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            (find(&keys.0), keys.1)
+        };
+        if let Some(key) = found {
+            return Ok(key);
         }
-        find(&keys.0).ok_or_else(|| "the provider does not know its key".to_owned())
+        if asked.elapsed() < KEYS_AGAIN || self.asking.swap(true, Ordering::SeqCst) {
+            return Err(unknown());
+        }
+        let answer = ask::<JwkSet>(&self.found.jwks_uri);
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.1 = Instant::now();
+        self.asking.store(false, Ordering::SeqCst);
+        keys.0 = answer.map_err(|error| error.to_string())?;
+        find(&keys.0).ok_or_else(unknown)
     }
 }
 

@@ -228,6 +228,12 @@ impl LedgerCopy<'_> {
         if !self.objects.create(&self.below(&name_of(next)), lines).await? {
             return Ok(Some(self.newest().await?.refusal()));
         }
+        let newest = self.newest().await?;
+        if newest.number != next.generation {
+            // Another server replaced it twice meanwhile: nobody reads this one.
+            self.objects.delete(&self.below(&name_of(next))).await?;
+            return Ok(Some(newest.refusal()));
+        }
         for (name, _) in self.objects.list_sizes(&self.path).await? {
             if named(&name).is_some_and(|at| at.generation < next.generation) {
                 self.objects.delete(&self.below(&name)).await?;

@@ -1,6 +1,6 @@
 //! Logging in: what an identity provider says of a person is traded for a token.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, to_bytes},
@@ -19,6 +19,7 @@ use toft_core::{
     wire::{DistantProcesses, SPACE_HEADER, SentIdentity, SentToken},
 };
 use toft_session::session::random_ids;
+use tokio::time::timeout;
 
 use super::{
     answer::{failure, json as as_json, plain},
@@ -28,6 +29,8 @@ use crate::{blocking, identity::Person};
 
 /// The largest proof.
 const LARGEST: usize = 64 << 10;
+/// How long a proof may take to arrive.
+const SLOWEST: Duration = Duration::from_secs(10);
 
 /// Where people log in.
 pub(super) async fn ask(State(state): State<Arc<ServerState>>) -> Response {
@@ -42,7 +45,7 @@ pub(super) async fn trade(State(state): State<Arc<ServerState>>, headers: Header
     let Some(provider) = state.identities.clone() else {
         return plain(StatusCode::NOT_FOUND, "this server knows no identity provider: toft serve --oidc names one");
     };
-    let body = to_bytes(body, LARGEST).await.ok();
+    let body = timeout(SLOWEST, to_bytes(body, LARGEST)).await.ok().and_then(Result::ok);
     let Some(sent) = body.and_then(|body| serde_json::from_slice::<SentIdentity>(&body).ok()) else {
         return plain(StatusCode::BAD_REQUEST, "the request cannot be read");
     };
@@ -58,6 +61,9 @@ pub(super) async fn trade(State(state): State<Arc<ServerState>>, headers: Header
     let first = state.first_name().to_owned();
     let named = headers.get(SPACE_HEADER).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
     let space = named.unwrap_or(&first).to_owned();
+    if space != first && !state.holds_spaces() {
+        return plain(StatusCode::FORBIDDEN, &format!("this server has no space but {first}"));
+    }
     let Some(role) = role_in(&provider.rules.roles, &space, &first, &person.values) else {
         let why = format!("{} has no role in the space {space}: ask an admin of this server", person.name);
         state.log.event("login_refused", json!({ "why": why, "subject": person.subject }));

@@ -125,6 +125,11 @@ impl ServerState {
         Ok(state)
     }
 
+    /// Whether there can be other spaces than the first.
+    pub(super) fn holds_spaces(&self) -> bool {
+        self.rules.store.holds_spaces()
+    }
+
     pub(super) fn first_name(&self) -> &str {
         self.rules.store.named_space().unwrap_or(FIRST_SPACE)
     }
