@@ -171,7 +171,7 @@ commands! {
     Resume(Resume) "resume" ["unpause"] "Resume agents that were paused";
     Assign(Assign) "assign" ["delegate"] "Assign an issue or task to an agent";
     Serve(Serve) "serve" [] "Serve the store to other machines over HTTP";
-    Login(Login) "login" [] "Keep a token for a server";
+    Login(Login) "login" [] "Log in to a server";
     Join(Join) "join" [] "Let this machine work for a server";
     Token(TokenArgs) "token" ["tokens"] "Manage the tokens of a server";
     Repo(RepoArgs) "repo" ["repos"] "Manage the repositories of a server";
