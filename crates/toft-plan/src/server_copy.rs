@@ -151,7 +151,7 @@ impl Plan<'_> {
     fn exchange_once(&self, copied: &mut Copied<'_>) -> Result<bool, Error> {
         let path = copied.ledger.issues();
         let mut file = ExchangedFile::read(&path, &copied.memo)?;
-        let known = file.begins_with(&copied.memo);
+        let mut known = file.begins_with(&copied.memo);
         if !known {
             // It was put in order, or another one was put in its place: what it lacks may be there.
             copied.memo.end = String::new();
@@ -168,6 +168,8 @@ impl Plan<'_> {
         let before = file.length;
         if !received.is_empty() {
             file = ExchangedFile::read(&path, &copied.memo)?;
+            // Another process may have put it in order meanwhile.
+            known &= file.begins_with(&copied.memo);
         }
         let mut lines = match known && !read.is_older {
             true => self.written_since(copied, before, &file, &received)?,
@@ -420,7 +422,11 @@ impl ExchangedFile {
             return Ok(Self { text: None, length, written });
         }
         match fs::read(path) {
-            Ok(text) => Ok(Self { length: text.len() as u64, text: Some(text), written }),
+            Ok(mut text) => {
+                // A line that is written right now is read the next time.
+                text.truncate(text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+                Ok(Self { length: text.len() as u64, text: Some(text), written })
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Ok(Self { text: Some(Vec::new()), length: 0, written })
             }
