@@ -195,4 +195,5 @@ fn a_waiting_claim_is_served_when_work_arrives() {
     assert!(output.status.success());
     assert!(start.elapsed() < Duration::from_secs(2), "served after {:?}", start.elapsed());
     home.toft(&repo, &["claim", "--wait=200ms"]).fails(6);
+    assert!(home.toft(&repo, &["claim", "--wait", "200ms"]).fails(2).contains("--wait=200ms"));
 }

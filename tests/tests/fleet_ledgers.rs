@@ -149,7 +149,11 @@ fn a_runner_that_waits_gets_a_new_issue_at_once() {
     let [(ana, here), (far, there)] = two(&server, &owner, &url);
     let args = ["claim", "--wait=60s"];
     let mut child = far.home.command(&there, toft_stories::toft_bin(), &args).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    let mut wire = Wire::to(&server);
+    while wire.send("GET", "/readyz", "", "").1["waiting"] != 1 {
+        assert!(child.try_wait().unwrap().is_none(), "it does not wait");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let begun = Instant::now();
     ana.home.toft(&here, &["add", "Sell apples"]).ok();
     while child.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(30) {

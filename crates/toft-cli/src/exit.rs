@@ -510,7 +510,7 @@ fn blocked(fault: Fault, message: String) -> Failure {
         Fault::Credentials => (
             NOT_ALLOWED,
             "access_denied",
-            "check the user and password of the store's URL, or PGPASSWORD; toft where shows the URL",
+            "toft where shows the store: for a server, toft login; for PostgreSQL, the user and password of its URL, or PGPASSWORD",
         ),
     };
     Failure::new(status, code, message, help)

@@ -68,6 +68,20 @@ pub struct RemoteStore {
     exchange_failed: Mutex<Option<Instant>>,
 }
 
+/// How long a request waits.
+struct Patience {
+    /// Until one request is answered.
+    answer: Duration,
+    /// For a server that answers; none: as long as this store usually does.
+    tries: Option<Duration>,
+}
+
+impl From<Duration> for Patience {
+    fn from(answer: Duration) -> Self {
+        Self { answer, tries: None }
+    }
+}
+
 /// What is called when a server does not answer, with its address and the reason.
 static ON_WAIT: OnceLock<fn(&str)> = OnceLock::new();
 
@@ -194,32 +208,16 @@ impl RemoteStore {
         path: &str,
         headers: &[(&str, &str)],
         body: Option<&[u8]>,
-        patience: Duration,
+        patience: impl Into<Patience>,
         repeatable: bool,
     ) -> StoreResult<Response<Body>> {
-        let patience_now = if self.gave_up.load(Ordering::Relaxed) { Duration::ZERO } else { self.patience };
-        let sent = self.send_for(patience_now, method, path, headers, body, patience, repeatable);
-        if let Err(StoreError::Unreachable { .. }) = &sent {
-            self.gave_up.store(true, Ordering::Relaxed);
-        }
-        sent
-    }
-
-    /// The same, for so long.
-    #[expect(clippy::too_many_arguments, reason = "a request has as many parts")]
-    fn send_for(
-        &self,
-        patience_now: Duration,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Option<&[u8]>,
-        patience: Duration,
-        repeatable: bool,
-    ) -> StoreResult<Response<Body>> {
+        let Patience { answer: for_answer, tries } = patience.into();
+        let usual = tries.is_none();
+        let gave_up = usual && self.gave_up.load(Ordering::Relaxed);
+        let tries = if gave_up { Duration::ZERO } else { tries.unwrap_or(self.patience) };
         let (begun, mut pause, mut told) = (Instant::now(), FIRST_PAUSE, false);
         loop {
-            let cause = match self.send_once(method, path, headers, body, patience) {
+            let cause = match self.send_once(method, path, headers, body, for_answer) {
                 Ok(answer) if !is_away(answer.status()) => {
                     self.gave_up.store(false, Ordering::Relaxed);
                     return Ok(answer);
@@ -227,17 +225,19 @@ impl RemoteStore {
                 Ok(answer) => format!("it answers {}", answer.status()),
                 Err(error) => {
                     if is_lasting(&error) || was_sent(&error) && !repeatable {
+                        self.gave_up.fetch_or(usual, Ordering::Relaxed);
                         return Err(self.unreachable(error.to_string()));
                     }
                     error.to_string()
                 }
             };
-            if begun.elapsed() + pause >= patience_now {
+            if begun.elapsed() + pause >= tries {
+                self.gave_up.fetch_or(usual, Ordering::Relaxed);
                 return Err(self.unreachable(cause));
             }
             if let Some(tell) = ON_WAIT.get().filter(|_| !told && begun.elapsed() > TOLD_AFTER) {
                 told = true;
-                let seconds = patience_now.as_secs();
+                let seconds = tries.as_secs();
                 tell(&format!("{} does not answer ({cause}); asking again for {seconds} s", self.address));
             }
             thread::sleep(pause);

@@ -10,15 +10,13 @@ use toft_core::{
 };
 use ureq::http::StatusCode;
 
-use crate::{ANSWER, LARGEST, RemoteStore, only_failed};
+use crate::{ANSWER, LARGEST, Patience, RemoteStore, only_failed};
 
 /// How long a bundle of commits may take.
 const BUNDLE: Duration = Duration::from_secs(300);
 
-/// How long a ledger is asked for: the next command does it again.
-const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a part of it may take.
-const LEDGER_ANSWER: Duration = Duration::from_secs(10);
+/// A ledger is not asked for as long as other things: the next command does it again.
+const LEDGER_PATIENCE: Patience = Patience { answer: Duration::from_secs(10), tries: Some(Duration::from_secs(2)) };
 
 /// A part of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +45,7 @@ impl RemoteStore {
     ) -> StoreResult<Option<LedgerPart>> {
         let path = format!("/v1/ledgers/{repository}?after={after}");
         let machine = [(MACHINE_HEADER, machine)];
-        let asked = self.send_for(LEDGER_PATIENCE, "GET", &path, &machine, None, LEDGER_ANSWER, true);
+        let asked = self.send("GET", &path, &machine, None, LEDGER_PATIENCE, true);
         let mut answer = self.note_exchange(asked)?;
         match answer.status() {
             StatusCode::NOT_IMPLEMENTED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Ok(None),
@@ -75,7 +73,7 @@ impl RemoteStore {
     ) -> StoreResult<Option<SentLedger>> {
         let path = format!("/v1/ledgers/{repository}?at={at}&replace={replace}");
         let machine = [(MACHINE_HEADER, machine)];
-        let asked = self.send_for(LEDGER_PATIENCE, "PUT", &path, &machine, Some(lines), LEDGER_ANSWER, true);
+        let asked = self.send("PUT", &path, &machine, Some(lines), LEDGER_PATIENCE, true);
         let answer = self.note_exchange(asked)?;
         match answer.status() {
             StatusCode::NOT_IMPLEMENTED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Ok(None),

@@ -53,6 +53,8 @@ pub struct Purged {
     pub clones: Vec<OtherClone>,
     /// Steps that toft cannot do here.
     pub left: Vec<String>,
+    /// The store, whose log has what was written.
+    pub store: String,
 }
 
 /// Another clone, from the clocks of a ledger.
@@ -84,6 +86,7 @@ impl Plan<'_> {
             sent: false,
             branches: Vec::new(),
             clones: self.writers(ledger)?,
+            store: self.session.located().store.to_string(),
             left: Vec::new(),
         };
         let around = match ledger.place {

@@ -71,6 +71,13 @@ struct ReadCopy {
     is_older: bool,
 }
 
+/// What was just read of a server's copy.
+#[derive(Default)]
+struct Received {
+    issues: HashSet<String>,
+    lines: HashSet<String>,
+}
+
 /// Lines to send, by issue.
 type Outgoing = BTreeMap<String, Vec<String>>;
 
@@ -158,15 +165,17 @@ impl Plan<'_> {
         }
         // It keeps none, or not for this token.
         let Some(read) = self.read_copy(copied, copied.memo.end.parse().unwrap_or_default())? else { return Ok(true) };
-        let mut received = HashSet::new();
+        let mut received = Received::default();
         if !read.text.is_empty() {
+            let lines = read.text.split(|byte| *byte == b'\n');
+            received.lines = lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect();
             let files = Files::from([(ISSUES.to_owned(), read.text)]);
-            received.extend(lines_of(&files)?.into_keys());
+            received.issues = lines_of(&files)?.into_keys().collect();
             self.take_in(copied.ledger, &files, false)?;
         }
         copied.memo.end = read.end.to_string();
         let before = file.length;
-        if !received.is_empty() {
+        if !received.issues.is_empty() {
             file = ExchangedFile::read(&path, &copied.memo)?;
             // Another process may have put it in order meanwhile.
             known &= file.begins_with(&copied.memo);
@@ -246,7 +255,7 @@ impl Plan<'_> {
         copied: &mut Copied<'_>,
         before: u64,
         file: &ExchangedFile,
-        received: &HashSet<String>,
+        received: &Received,
     ) -> Result<Outgoing, Error> {
         let (mut lines, own) = (Outgoing::new(), self.replica()?);
         let mut at = copied.memo.length;
@@ -256,7 +265,11 @@ impl Plan<'_> {
             at += written.len() as u64;
             let Some((Line { record, .. }, text)) = readable(written) else { continue };
             let ours = || record.registers().values().any(|register| register.clock.replica == own);
-            if !new || !received.contains(record.id()) || ours() {
+            // Its answer was lost.
+            if received.lines.contains(&text) {
+                continue;
+            }
+            if !new || !received.issues.contains(record.id()) || ours() {
                 lines.entry(record.id().to_owned()).or_default().push(text);
             }
         }
@@ -275,14 +288,12 @@ impl Plan<'_> {
             if deleted && new && theirs.is_none() {
                 theirs = Some(self.whole_copy(copied)?);
             }
-            let there = received.contains(id) || theirs.as_ref().is_some_and(|theirs| theirs.contains_key(id));
+            let there = received.issues.contains(id) || theirs.as_ref().is_some_and(|theirs| theirs.contains_key(id));
             if deleted && !there {
                 // What was written and deleted before others had it leaves no trace there.
                 lines.clear();
                 copied.memo.unsent.insert(id.clone());
-            } else if deleted && new {
-                // The server has it, and gets its end.
-            } else if purged || unsent {
+            } else if purged || unsent && !(deleted && new) {
                 // Nothing but the tombstone is left of it; or the server has nothing that a part would complete.
                 *lines = vec![row.line];
             }

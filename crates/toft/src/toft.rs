@@ -55,10 +55,13 @@ impl Toft {
 
     /// Sends issues that were written here to the server of this session, if it has one. What does not work is a note.
     pub fn tell_server(&self) {
-        if self.session.engine().waits()
-            && let Ok(Some(plan)) = self.plan()
-        {
-            plan.tell_server();
+        if !self.session.engine().waits() {
+            return;
+        }
+        match self.plan() {
+            Ok(Some(plan)) => plan.tell_server(),
+            Ok(None) => {}
+            Err(error) => self.session.note(format!("issues were not exchanged with the server: {error}")),
         }
     }
 

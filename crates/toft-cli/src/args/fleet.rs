@@ -23,7 +23,7 @@ pub(crate) struct Serve {
     /// Connections to the store
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     pub(crate) connections: usize,
-    /// Where commits and logs of other machines are kept: a directory, or s3://BUCKET/PREFIX [default: beside a store that is a
+    /// Where commits, logs and ledgers of other machines are kept: a directory, or s3://BUCKET/PREFIX [default: beside a store that is a
     /// file; nowhere for PostgreSQL]
     #[arg(long, value_name = "PLACE")]
     pub(crate) objects: Option<String>,

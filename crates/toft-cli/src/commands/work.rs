@@ -19,7 +19,7 @@ use toft::{
     masked_in_attempt,
     message::InboxItem,
     runner::{CheckOrder, CheckProcess},
-    time::Timestamp,
+    time::{Timestamp, parse_duration},
     verbs::{
         agent, claim,
         finish::{self, How, WaitFor},
@@ -79,6 +79,9 @@ const FEW_HOLDS: usize = 8;
 pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
     if !args.ws && (args.from.base.is_some() || args.from.clone || args.from.plain) {
         return Err(Failure::invalid("--base, --clone and --plain are for a workspace", "add --ws"));
+    }
+    if let Some(id) = args.id.as_deref().filter(|id| args.wait.is_some() && parse_duration(id).is_ok()) {
+        return Err(Failure::invalid(format!("{id} is not an id"), &format!("--wait={id} waits this long")));
     }
     let toft = app.open()?;
     let holder = match args.pid {

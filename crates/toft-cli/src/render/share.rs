@@ -276,7 +276,7 @@ impl View for PurgeDone {
     }
 
     fn text(&self, page: &mut Page) {
-        let Purged { issue, ledger, place, remote, commits, branches, clones, left, .. } = &self.purged;
+        let Purged { issue, ledger, place, remote, commits, branches, clones, left, store, .. } = &self.purged;
         let id = page.ink(Ink::Id, &clean(issue));
         let did = if self.try_only { "Would purge" } else { "Purged" };
         let own = left.is_empty() && *place != LedgerKind::Tree;
@@ -301,7 +301,8 @@ impl View for PurgeDone {
                 "  clone {replica}, last write {last}: until its next sync, then its own unreachable commits"
             ));
         }
-        page.line("  this clone: unreachable commits until git's next gc; `toft log` of the local store");
+        page.line("  this clone: unreachable commits until git's next gc");
+        page.line(format!("  `toft log`, in the store {}", clean(store)));
     }
 }
 

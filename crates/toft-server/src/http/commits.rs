@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::{Body, Bytes, to_bytes},
+    body::{Body, Bytes},
     extract::{Path, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
@@ -11,16 +11,16 @@ use axum::{
 use serde_json::json;
 use toft_core::{
     store::{self, StoreError},
-    wire::LARGEST_BUNDLE,
+    token::TokenRole,
 };
-use tokio::time::timeout;
 
 use super::{
     answer::{failure, json as as_json, plain},
     routes::identify,
-    served_objects::on_its_machine,
+    served_objects::{broken, no_place, on_its_machine},
     served_space::ServedSpace,
     server_state::{Asker, ServerState},
+    upload::{Upload, receive},
 };
 
 /// How long a bundle may take to arrive.
@@ -36,28 +36,18 @@ pub(super) async fn keep(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let Asker { space, token } = match identify(&state, &headers).await {
-        Ok(asker) => asker,
+    let upload = match receive(&state, &headers, TokenRole::sends_commits, body, SLOWEST).await {
+        Ok(upload) => upload,
         Err(answer) => return answer,
     };
-    if !token.role.sends_commits() || !on_its_machine(&token, &headers) {
-        return plain(StatusCode::FORBIDDEN, "this token sends no commits");
-    }
-    let Some(kept) = &state.objects else { return no_place() };
-    let Some(_place) = kept.admit(&token.digest) else { return busy() };
-    let Ok(_room) = kept.room.acquire().await else { return busy() };
-    let body = match timeout(SLOWEST, to_bytes(body, LARGEST_BUNDLE)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(_)) => return plain(StatusCode::PAYLOAD_TOO_LARGE, "the commits are too large, or broke off"),
-        Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the commits took too long"),
-    };
-    if !is_bundle_of(&body, &commit) {
+    let Upload { space, kept, body, .. } = &upload;
+    if !is_bundle_of(body, &commit) {
         return plain(StatusCode::UNPROCESSABLE_ENTITY, "that is no bundle of this commit");
     }
-    if let Some(answer) = unknown_repository(&space, &repository).await {
+    if let Some(answer) = unknown_repository(space, &repository).await {
         return answer;
     }
-    match kept.objects.put(&[&space.name, COMMITS, &repository, &commit], body).await {
+    match kept.objects.put(&[&space.name, COMMITS, &repository, &commit], body.clone()).await {
         Ok(()) => as_json(StatusCode::OK, &json!({})),
         Err(error) => broken(&state, &error),
     }
@@ -95,24 +85,6 @@ pub(super) async fn unknown_repository(space: &ServedSpace, repository: &str) ->
         Ok(false) => Some(plain(StatusCode::UNPROCESSABLE_ENTITY, "this space has no such repository")),
         Err(error) => Some(failure(&error.into())),
     }
-}
-
-/// This server has no place for commits, logs and ledgers.
-pub(super) fn no_place() -> Response {
-    plain(
-        StatusCode::NOT_IMPLEMENTED,
-        "this server keeps no commits, logs and ledgers: toft serve --objects names a place",
-    )
-}
-
-/// What the place for objects says is for the server's own log, not for callers.
-pub(super) fn broken(state: &ServerState, error: &std::io::Error) -> Response {
-    state.log.event("objects_failed", json!({ "error": error.to_string() }));
-    plain(StatusCode::SERVICE_UNAVAILABLE, "the place for commits, logs and ledgers cannot be reached")
-}
-
-pub(super) fn busy() -> Response {
-    plain(StatusCode::SERVICE_UNAVAILABLE, "too much is sent at once")
 }
 
 /// Whether a bundle says that it has a commit. Git checks the rest when it is taken.

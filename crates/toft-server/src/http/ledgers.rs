@@ -17,15 +17,18 @@ use axum::{
     response::Response,
 };
 use serde::Deserialize;
-use toft_core::wire::{LARGEST_BUNDLE, LEDGER_END_HEADER, LedgerEnd, SentLedger};
-use tokio::time::timeout;
+use toft_core::{
+    token::TokenRole,
+    wire::{LEDGER_END_HEADER, LedgerEnd, SentLedger},
+};
 
 use super::{
     answer::{json as as_json, plain},
-    commits::{broken, busy, no_place, unknown_repository},
+    commits::unknown_repository,
     routes::identify,
-    served_objects::on_its_machine,
+    served_objects::{broken, no_place, on_its_machine},
     server_state::{Asker, ServerState},
+    upload::{Upload, receive},
 };
 use crate::objects::Objects;
 
@@ -46,31 +49,23 @@ pub(super) async fn append(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let Asker { space, token } = match identify(&state, &headers).await {
-        Ok(asker) => asker,
+    let upload = match receive(&state, &headers, TokenRole::writes_ledgers, body, SLOWEST).await {
+        Ok(upload) => upload,
         Err(answer) => return answer,
     };
-    if !token.role.writes_ledgers() || !on_its_machine(&token, &headers) {
-        return plain(StatusCode::FORBIDDEN, "this token adds to no ledgers");
-    }
-    let Some(kept) = &state.objects else { return no_place() };
-    let Some(_place) = kept.admit(&token.digest) else { return busy() };
-    let Ok(_room) = kept.room.acquire().await else { return busy() };
-    let Ok(Ok(lines)) = timeout(SLOWEST, to_bytes(body, LARGEST_BUNDLE)).await else {
-        return plain(StatusCode::PAYLOAD_TOO_LARGE, "the lines are too long, too slow, or broke off");
-    };
-    if lines.last() != Some(&b'\n') || std::str::from_utf8(&lines).is_err() {
+    let Upload { space, kept, body: lines, .. } = &upload;
+    if lines.last() != Some(&b'\n') || std::str::from_utf8(lines).is_err() {
         return plain(StatusCode::UNPROCESSABLE_ENTITY, "a ledger is lines of text");
     }
-    if let Some(answer) = unknown_repository(&space, &repository).await {
+    if let Some(answer) = unknown_repository(space, &repository).await {
         return answer;
     }
     let at = query.get("at").and_then(|text| text.parse().ok()).unwrap_or_default();
     let replace = query.get("replace").is_some_and(|text| text == "true");
     let copy = LedgerCopy { objects: &kept.objects, path: [&space.name, LEDGERS, &repository] };
     let added = match replace {
-        true => copy.replace(at, lines).await,
-        false => copy.append(at, lines).await.map(Some),
+        true => copy.replace(at, lines.clone()).await,
+        false => copy.append(at, lines.clone()).await.map(Some),
     };
     match added {
         Ok(None) => plain(StatusCode::UNPROCESSABLE_ENTITY, "an issue that is there would be lost"),

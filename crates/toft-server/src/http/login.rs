@@ -12,18 +12,17 @@ use serde_json::json;
 use toft_core::{
     login::role_in,
     refusal::VerbError,
-    repository::Place,
     store::StoreError,
     token::Token,
-    verbs::{self, Caller, Policy, token::ForPerson},
-    wire::{DistantProcesses, SPACE_HEADER, SentIdentity, SentToken},
+    verbs::token::ForPerson,
+    wire::{SPACE_HEADER, SentIdentity, SentToken},
 };
-use toft_session::session::random_ids;
 use tokio::time::timeout;
 
 use super::{
     answer::{failure, json as as_json, plain},
     server_state::ServerState,
+    upkeep::perform_unasked,
 };
 use crate::{blocking, identity::Person};
 
@@ -76,21 +75,7 @@ pub(super) async fn trade(State(state): State<Arc<ServerState>>, headers: Header
         Ok(space) => space,
         Err(error) => return failure(&error.into()),
     };
-    let done = space.pool.run(move |engine| {
-        let mut ids = random_ids();
-        let mut caller = Caller {
-            actor: &made.name.clone(),
-            place: Place::default(),
-            ids: &mut ids,
-            processes: &DistantProcesses::default(),
-            policy: &Policy::default(),
-            holds: &[],
-            role: None,
-            token: None,
-            op: None,
-        };
-        verbs::perform(engine.store(), &mut caller, made)
-    });
+    let done = space.pool.run(move |engine| perform_unasked(engine, &made.name.clone(), made));
     match done.await.map_err(|error: StoreError| VerbError::from(error)).flatten() {
         Ok(Token { name, role, .. }) => {
             state.log.event("login", json!({ "name": name, "role": role, "space": space.name }));

@@ -18,8 +18,8 @@ use tokio::time::timeout;
 
 use super::{
     answer::{failure, json as as_json, plain},
-    commits::{broken, no_place},
     routes::identify,
+    served_objects::{broken, no_place},
     server_state::{Asker, ServerState},
 };
 

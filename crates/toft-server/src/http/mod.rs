@@ -22,6 +22,7 @@ mod server_log;
 mod server_state;
 mod traces;
 mod upkeep;
+mod upload;
 mod waiting;
 mod writer;
 

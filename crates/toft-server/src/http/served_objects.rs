@@ -9,8 +9,10 @@ use std::{
 
 use axum::{
     body::{Bytes, to_bytes},
-    http::HeaderMap,
+    http::{HeaderMap, StatusCode},
+    response::Response,
 };
+use serde_json::json;
 use toft_core::{token::Token, wire::MACHINE_HEADER};
 use toft_session::{
     engine::Home,
@@ -18,7 +20,7 @@ use toft_session::{
 };
 use tokio::sync::Semaphore;
 
-use super::ServeRules;
+use super::{ServeRules, answer::plain, server_state::ServerState};
 use crate::objects::Objects;
 
 /// Large requests that are read at once, of all tokens and of one: each is held in memory.
@@ -29,7 +31,7 @@ const LAST_WORDS: Duration = Duration::from_secs(60);
 /// Logs whose length is remembered.
 const REMEMBERED: usize = 10_000;
 
-/// Commits and logs of all spaces.
+/// Commits, logs and ledgers of all spaces.
 pub(super) struct ServedObjects {
     pub(super) objects: Objects,
     /// Room for large requests.
@@ -170,4 +172,18 @@ impl LogPiece {
 pub(super) fn on_its_machine(token: &Token, headers: &HeaderMap) -> bool {
     let named = headers.get(MACHINE_HEADER).and_then(|value| value.to_str().ok());
     token.host.as_deref().is_none_or(|host| named == Some(host))
+}
+
+/// This server has no place for commits, logs and ledgers.
+pub(super) fn no_place() -> Response {
+    plain(
+        StatusCode::NOT_IMPLEMENTED,
+        "this server keeps no commits, logs and ledgers: toft serve --objects names a place",
+    )
+}
+
+/// What the place for objects says is for the server's own log, not for callers.
+pub(super) fn broken(state: &ServerState, error: &std::io::Error) -> Response {
+    state.log.event("objects_failed", json!({ "error": error.to_string() }));
+    plain(StatusCode::SERVICE_UNAVAILABLE, "the place for commits, logs and ledgers cannot be reached")
 }

@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, io, sync::Weak, time::Duration};
 
 use toft_core::{
-    id::IdGenerator,
+    refusal::VerbResult,
     repository::Place,
     retention::Retention,
     store::{self, LandingQuery},
-    verbs::{self, Caller, Policy, gc},
+    verbs::{self, Caller, Policy, Verb, gc},
     wire::DistantProcesses,
 };
 use toft_session::{engine::Engine, error::Error, session::random_ids};
@@ -55,19 +55,23 @@ fn forget(engine: &Engine, retention: &Retention) -> Result<u64, Error> {
     let gone = engine.forget_some(retention, now)?;
     let count = gone.iter().map(|(_, count)| count).sum();
     if count > 0 {
-        let mut ids: IdGenerator = random_ids();
-        let mut caller = Caller {
-            actor: "toft",
-            place: Place::default(),
-            ids: &mut ids,
-            processes: &DistantProcesses::default(),
-            policy: &Policy::default(),
-            holds: &[],
-            role: None,
-            token: None,
-            op: None,
-        };
-        verbs::perform(engine.store(), &mut caller, gc::Request { gone })?;
+        perform_unasked(engine, "toft", gc::Request { gone })?;
     }
     Ok(count)
+}
+
+/// Runs a verb that nobody sent.
+pub(super) fn perform_unasked<V: Verb>(engine: &Engine, actor: &str, verb: V) -> VerbResult<V::Outcome> {
+    let mut caller = Caller {
+        actor,
+        place: Place::default(),
+        ids: &mut random_ids(),
+        processes: &DistantProcesses::default(),
+        policy: &Policy::default(),
+        holds: &[],
+        role: None,
+        token: None,
+        op: None,
+    };
+    verbs::perform(engine.store(), &mut caller, verb)
 }
