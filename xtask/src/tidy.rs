@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::{docs, links, promises};
 
 /// Which of our crates each may depend on. Siblings never meet.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("toft-core", &[]),
     ("toft-ledger", &[]),
     ("toft-store", &["toft-core"]),
@@ -27,7 +27,8 @@ const LAYERS: [(&str, &[&str]); 13] = [
         &["toft-core", "toft-store", "toft-vcs", "toft-session", "toft-plan", "toft-work", "toft-runner", "toft-land"],
     ),
     ("toft-server", &["toft-core", "toft-session"]),
-    ("toft-cli", &["toft", "toft-server"]),
+    ("toft-top", &["toft"]),
+    ("toft-cli", &["toft", "toft-server", "toft-top"]),
 ];
 
 /// What the core never does: I/O, a clock of its own, SQL.

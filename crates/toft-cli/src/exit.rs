@@ -16,10 +16,7 @@ use toft::{
 };
 
 use self::suggestion::{known_subcommands, meant, nearest};
-use crate::{
-    codes::{CODES, CONFLICT, DOCTOR, FAILED, NOT_ALLOWED, NOT_FOUND, NOTHING, RETRY, USAGE},
-    render::ago,
-};
+use crate::codes::{CODES, CONFLICT, DOCTOR, FAILED, NOT_ALLOWED, NOT_FOUND, NOTHING, RETRY, USAGE};
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
@@ -314,8 +311,10 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
             (CONFLICT, "lease_held", format!("toft save {task} -m \"…\" · toft finish {task}"))
         }
         Refusal::LeaseHeld { task, agent, until, silent_s, .. } => {
-            message =
-                format!("{task} is held by {agent} until {until} (active {})", ago(Duration::from_secs(*silent_s)));
+            message = format!(
+                "{task} is held by {agent} until {until} (active {})",
+                toft::time::ago(Duration::from_secs(*silent_s))
+            );
             let help = format!("toft ready · toft agent send {agent} \"…\" · toft claim {task} --wait");
             (CONFLICT, "lease_held", help)
         }

@@ -151,6 +151,23 @@ pub fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// How long ago something was, as a person would say it.
+#[must_use]
+pub fn ago(past: Duration) -> String {
+    if past.as_secs() < 60 { "just now".to_owned() } else { format!("{} ago", span(past)) }
+}
+
+/// A span of time in the unit that a person would use.
+#[must_use]
+pub fn span(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..7_170 => format!("{} min", (seconds + 30) / 60),
+        seconds @ 7_170..171_000 => format!("{} h", (seconds + 1_800) / 3_600),
+        seconds => format!("{} days", (seconds + 43_200) / 86_400),
+    }
+}
+
 /// Reads `90s`, `30m`, `2h`, `1d`, `250ms`, or a bare number of seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
@@ -175,6 +192,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_have_the_unit_that_a_person_would_use() {
+        let told = [5, 61, 7_200, 172_800].map(|seconds| span(Duration::from_secs(seconds)));
+        assert_eq!(told, ["5 s", "1 min", "2 h", "2 days"]);
+        assert_eq!(ago(Duration::from_secs(59)), "just now");
+        assert_eq!(ago(Duration::from_secs(180)), "3 min ago");
+    }
 
     #[test]
     fn timestamps_read_back_what_they_print() {

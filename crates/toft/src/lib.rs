@@ -26,6 +26,7 @@
 
 pub mod doctor;
 pub mod toft;
+pub mod views;
 mod worker;
 
 pub use toft::{Reached, Toft, every_repository};

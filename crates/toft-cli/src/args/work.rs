@@ -293,6 +293,23 @@ pub(crate) struct Status {
     pub(crate) reach: Reach,
 }
 
+/// Watch agents and answer them in the terminal: what needs you, agents, board, landing queue, graph, history, machines. Every
+/// key runs a command of toft, which is shown. `?` lists the keys.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  toft top
+  toft top --all-repos     # every repository of this user
+  toft top --plain         # lines for a screen reader; type `agents`, or any toft command")]
+pub(crate) struct Top {
+    /// Every repository of every registered store
+    #[arg(long)]
+    pub(crate) all_repos: bool,
+    /// Print lines instead of screens, and read commands from standard input
+    #[arg(long)]
+    pub(crate) plain: bool,
+}
+
 /// Show what running agents say and do.
 #[derive(Args, Debug)]
 #[command(after_help = "\

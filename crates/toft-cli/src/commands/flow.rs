@@ -7,7 +7,7 @@ use toft::{
     verbs::{flow, replan, template},
 };
 
-use super::{App, Done, Reached, word};
+use super::{App, Done, RepositorySource, word};
 use crate::{
     args::{Apply, FlowCommand, FromTemplate, NewFlow, TemplateCommand},
     render::{
@@ -32,7 +32,7 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
                 None => None,
             };
             let (mut rows, mut names) = (Vec::new(), Names::default());
-            for Reached { toft, scope, name, .. } in app.reach(reach)? {
+            for RepositorySource { toft, scope, name, .. } in app.reach(reach)? {
                 let mut found = app.perform(toft, flow::List { scope, all: *all, status, limit: limit + 1 })?;
                 found.retain(|row| names.add(row.workflow.id.as_str(), name.as_ref()));
                 rows.extend(found);

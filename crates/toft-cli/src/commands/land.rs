@@ -3,11 +3,9 @@
 use std::process::ExitCode;
 
 use toft::{
-    Toft,
-    land::{LandEvent, Lander, Unlanded},
+    land::{LandEvent, Lander},
     landing::LandingState,
     runner::perform_check,
-    vcs::Vcs,
     verbs::land::{Flaky, Move, Review as ReviewWork, Step},
 };
 
@@ -68,14 +66,6 @@ fn land_now(app: &App<'_>, lander: &Lander<'_>, ids: &[String]) -> Done {
         "mend the branch, then run toft land again",
     );
     app.show_failed(&LandDone(summary), failure)
-}
-
-/// How much finished work of a repository has not landed; nothing where its version control does not land.
-pub(super) fn unlanded(toft: &Toft) -> Result<Unlanded, Failure> {
-    let lands = toft.located().checkout.as_ref().is_some_and(|checkout| matches!(checkout.vcs, Vcs::Git | Vcs::Jj));
-    // Most of the time nothing has landed yet, and nothing is asked of git.
-    let any = || toft.work().landings(&[], 1).map(|known| !known.is_empty());
-    Ok(if lands && any()? { Lander::of(toft.work(), true)?.unlanded()? } else { Unlanded::default() })
 }
 
 fn told(event: &LandEvent) -> String {

@@ -10,7 +10,7 @@ use toft::{
     verbs::{agent, list},
 };
 
-use super::{App, Done, Reached, word};
+use super::{App, Done, RepositorySource, word};
 use crate::{
     args,
     exit::Failure,
@@ -109,13 +109,13 @@ fn tasks(app: &App<'_>, args: &args::List, workflow: Option<&String>) -> Done {
 /// The tasks of every repository that is reached.
 fn tasks_of(
     app: &App<'_>,
-    reached: &[Reached<'_>],
+    reached: &[RepositorySource<'_>],
     args: &args::List,
     workflow: Option<&String>,
     status: Option<TaskStatus>,
 ) -> Result<TaskList, Failure> {
     let (mut tasks, mut more, mut names) = (Vec::new(), false, Names::default());
-    for Reached { toft, scope, name, .. } in reached {
+    for RepositorySource { toft, scope, name, .. } in reached {
         let request = list::Request {
             scope: scope.clone(),
             workflow: workflow.cloned(),
@@ -163,13 +163,13 @@ fn everything(app: &App<'_>, args: &args::List, filter: &IssueFilter) -> Done {
 /// The issues of every repository that is reached, each once; and why there are none.
 fn issues_of(
     app: &App<'_>,
-    reached: &[Reached<'_>],
+    reached: &[RepositorySource<'_>],
     args: &args::List,
     filter: &IssueFilter,
 ) -> Result<(IssueList, Vec<SearchProblem>), Failure> {
     let mut search = IssueSearch::new(filter, args.limit, true);
     let (mut now, mut names, mut waiting) = (None, Names::default(), BTreeSet::new());
-    for Reached { toft, name, .. } in reached.iter().filter(|reached| reached.ledgers) {
+    for RepositorySource { toft, name, .. } in reached.iter().filter(|reached| reached.ledgers) {
         let Some(plan) = toft.plan()? else { continue };
         if now.is_none() {
             now = Some(plan.now()?);

@@ -15,6 +15,7 @@ mod run;
 mod run_repositories;
 mod setup;
 mod share;
+mod top;
 mod upkeep;
 mod work;
 mod ws;
@@ -33,6 +34,7 @@ use toft::{
     agent::AgentState,
     repository::Scope,
     verbs::{Operation, Verb, op},
+    views::RepositorySource,
 };
 
 use crate::{
@@ -126,6 +128,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Show(args) => work::show(app, args),
         Command::List(args) => list::list(app, args),
         Command::Status(args) => work::status(app, args),
+        Command::Top(args) => top::top(app, args),
         Command::Logs(args) => logs::logs(app, args),
         Command::Log(args) => work::log(app, args),
         Command::Flow(args) => flow::run(app, &args.command),
@@ -187,16 +190,6 @@ struct App<'a> {
     notes: RefCell<Vec<String>>,
 }
 
-/// A repository that a reading command looks into.
-struct Reached<'a> {
-    toft: &'a Toft,
-    scope: Scope,
-    /// What it is called, where there are several.
-    name: Option<String>,
-    /// Whether its issues are wanted, too.
-    ledgers: bool,
-}
-
 impl<'a> App<'a> {
     fn new(cli: &'a Cli, output: &'a Output) -> Self {
         Self {
@@ -246,14 +239,14 @@ impl<'a> App<'a> {
     }
 
     /// The stores and scopes a reading command looks into.
-    fn reach(&self, reach: &Reach) -> Result<Vec<Reached<'_>>, Failure> {
+    fn reach(&self, reach: &Reach) -> Result<Vec<RepositorySource<'_>>, Failure> {
         // Issues belong to no worktree.
         let ledgers = reach.worktree.is_none();
         if !reach.all_repos {
             let toft = self.open()?;
             let scope = if reach.here { toft.here() } else { toft.scope() };
             let scope = Scope { worktree: reach.worktree.clone().or(scope.worktree), ..scope };
-            return Ok(vec![Reached { toft, scope, name: None, ledgers }]);
+            return Ok(vec![RepositorySource { toft, scope, name: None, ledgers }]);
         }
         let (found, bad) = toft::every_repository(&self.config()?)?;
         self.notes.borrow_mut().extend(bad);
@@ -261,7 +254,12 @@ impl<'a> App<'a> {
             let scope = Scope { worktree: reach.worktree.clone(), ..one.scope };
             // As many as there are repositories, for the rest of a short process.
             let toft: &Toft = Box::leak(Box::new(one.toft));
-            Reached { toft, scope, name: one.name.or_else(|| Some(String::new())), ledgers: ledgers && one.ledgers }
+            RepositorySource {
+                toft,
+                scope,
+                name: one.name.or_else(|| Some(String::new())),
+                ledgers: ledgers && one.ledgers,
+            }
         };
         Ok(found.into_iter().map(reached).collect())
     }

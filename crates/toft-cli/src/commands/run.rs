@@ -144,7 +144,7 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let failed = failed_for_good(&all)?;
     progress.also_parked(failed.into_iter().filter(|(task, _)| !before.contains_key(task)));
     for toft in &all {
-        progress.not_landed(super::land::unlanded(toft)?);
+        progress.not_landed(toft::views::unlanded(toft)?);
     }
     progress.close();
     match (troubled, progress.parked()) {

@@ -1,16 +1,10 @@
 //! The daily verbs.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-    sync::atomic::AtomicBool,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::atomic::AtomicBool};
 
 use serde_json::{Value, json};
 use toft::{
     Toft,
-    agent::AgentState,
     briefing::Here,
     checkpoint::CheckpointKind,
     flow::{Evidence, Verified},
@@ -19,29 +13,30 @@ use toft::{
     masked_in_attempt,
     message::InboxItem,
     runner::{CheckOrder, CheckProcess},
-    time::{Timestamp, parse_duration},
+    time::parse_duration,
     verbs::{
-        agent, claim,
+        claim,
         finish::{self, How, WaitFor},
-        inbox, log, ready, save, show, status,
+        inbox, log, ready, save, show,
     },
-    workspaces::{Overview, Wanted},
+    views::StatusView,
+    workspaces::Wanted,
 };
 
-use super::{App, Done, Reached, plan, word, ws};
+use super::{App, Done, RepositorySource, plan, word, ws};
 use crate::{
     args::{self, Claim},
     exit::Failure,
     render::{
         AgentList, AttemptLog, Claims, Context, EventLine, FinishReported, Finished, FlowShown, History, Names, Ready,
-        RepositoryStatus, Saved, Shown, StateValue, StatusView,
+        Saved, Shown, StateValue,
     },
 };
 
 pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     let mut all = ready::Outcome { ready: Vec::new(), more: false, not_ready: Vec::new() };
     let mut names = Names::default();
-    for Reached { toft, scope, name, ledgers } in app.reach(&args.reach)? {
+    for RepositorySource { toft, scope, name, ledgers } in app.reach(&args.reach)? {
         let request = ready::Request {
             scope,
             labels: args.labels.clone(),
@@ -394,41 +389,16 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
     }
 }
 
-/// `status` looks at workspaces for so long; of the rest it says what was seen last.
-const LOOKING: Duration = Duration::from_millis(100);
-
 pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
-    let (mut repositories, mut paused, mut now) = (Vec::new(), BTreeSet::new(), Timestamp::default());
-    for Reached { toft, scope, name, ledgers } in app.reach(&args.reach)? {
-        let mut outcome = app.perform(toft, status::Request { scope: scope.clone(), limit: args.limit })?;
-        let mut workspaces = Overview::default();
-        match toft.workspaces() {
-            Ok(all) => {
-                // Only work that goes on can collide.
-                workspaces = all.overview(outcome.working.len() > 1, LOOKING)?;
-                now = all.now()?;
-            }
-            Err(_) if name.is_some() => workspaces.broken = toft.work().workspaces_without_repository(scope)?,
-            Err(_) => {}
-        }
-        let (mut proposals, mut proposed, mut orphans) = (Vec::new(), Vec::new(), Vec::new());
-        if let Some(plan) = toft.plan()?.filter(|_| ledgers) {
-            plan.leave_out_closed(&mut outcome)?;
-            (proposals, proposed, orphans) = (plan.proposals()?, plan.my_proposals()?, plan.orphans()?);
-        }
-        app.heard(toft, name.as_ref());
-        let agents = app.perform(toft, agent::List { all: false })?;
-        let draining = agents.into_iter().filter(|row| row.agent.state == AgentState::Draining);
-        paused.extend(draining.map(|row| row.agent.name));
-        let unlanded = super::land::unlanded(toft)?;
-        repositories.push(RepositoryStatus { name, outcome, workspaces, proposals, proposed, orphans, unlanded });
-    }
-    app.show(&StatusView { repositories, resting: toft::provider::RestingAgent::all(), paused, now })
+    let sources = app.reach(&args.reach)?;
+    let view = StatusView::of(&sources, args.limit)?;
+    sources.iter().for_each(|source| app.heard(source.toft, source.name.as_ref()));
+    app.show(&view)
 }
 
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {
     let (mut events, mut past) = (Vec::new(), Vec::new());
-    for Reached { toft, scope, .. } in app.reach(&args.reach)? {
+    for RepositorySource { toft, scope, .. } in app.reach(&args.reach)? {
         let plan = toft.plan()?;
         let issue = match (&args.id, &plan) {
             (Some(id), Some(plan)) => plan.named(id)?.map(|found| found.issue.id),

@@ -13,7 +13,6 @@ use toft::{
 use super::{
     View, data,
     page::{Ink, Page, clean},
-    times::ago,
 };
 
 pub(crate) struct AgentView(pub(crate) Agent);
@@ -80,7 +79,7 @@ impl View for AgentList {
             page.line(format!(
                 "{}{role}  {doing}  {}",
                 page.ink(Ink::Id, &clean(&agent.name)),
-                page.ink(Ink::Faint, &format!("seen {}", ago(Duration::from_secs(*silent_s))))
+                page.ink(Ink::Faint, &format!("seen {}", toft::time::ago(Duration::from_secs(*silent_s))))
             ));
         }
         if self.0.is_empty() {

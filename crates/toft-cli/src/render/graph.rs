@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use toft::{
-    issue::{Issue, chain::longest_chain, ready::Node},
+    issue::{chain::longest_chain, ready::Node},
     plan::FoundIssue,
     time::Timestamp,
+    views::{GraphMark, GraphRow, graph_rows},
 };
 
 use super::{
@@ -38,16 +39,6 @@ pub(crate) struct Graph {
 impl Graph {
     fn ready(&self, found: &FoundIssue) -> bool {
         found.ready(self.now) && !self.started.contains(&found.issue.id)
-    }
-
-    fn mark(&self, found: &FoundIssue) -> Mark {
-        match found.issue.status.as_str() {
-            "closed" => Mark::Closed,
-            "in_progress" => Mark::InProgress,
-            _ if self.started.contains(&found.issue.id) => Mark::InProgress,
-            _ if self.ready(found) => Mark::Ready,
-            _ => Mark::Waits,
-        }
     }
 
     fn known(&self) -> BTreeSet<&str> {
@@ -113,88 +104,33 @@ impl Graph {
 
     /// Parts under wholes; what each still needs beside it.
     fn lines(&self, page: &mut Page) {
-        let (known, critical) = (self.known(), self.critical_path());
-        let mut parts: BTreeMap<Option<&str>, Vec<&FoundIssue>> = BTreeMap::new();
-        for found in &self.issues {
-            let parent =
-                found.issue.parent.as_deref().filter(|parent| known.contains(parent) && *parent != found.issue.id);
-            parts.entry(parent).or_default().push(found);
-        }
-        let (mut seen, mut stack) = (BTreeSet::new(), Vec::new());
-        let mut tops: Vec<&FoundIssue> = parts.get(&None).cloned().unwrap_or_default();
-        tops.reverse();
-        stack.extend(tops.into_iter().map(|found| (found, 0)));
-        while let Some((found, depth)) = stack.pop() {
-            if !seen.insert(found.issue.id.as_str()) {
-                continue;
-            }
-            line(page, &found.issue, self.mark(found), critical.contains(&found.issue.id), depth, &known);
-            for part in parts.get(&Some(found.issue.id.as_str())).into_iter().flatten().rev() {
-                stack.push((part, depth + 1));
-            }
-        }
-        // What is part of itself has no top.
-        for found in self.issues.iter().filter(|found| !seen.contains(found.issue.id.as_str())) {
-            line(page, &found.issue, self.mark(found), critical.contains(&found.issue.id), 0, &known);
-        }
-        let used: BTreeSet<Mark> = self.issues.iter().map(|found| self.mark(found)).collect();
-        let legend: Vec<String> = used.iter().map(|mark| format!("{} {}", mark.sign(), mark.meaning())).collect();
+        let rows = graph_rows(&self.issues, self.now, &self.started);
+        rows.iter().for_each(|row| line(page, row));
+        let used: BTreeSet<GraphMark> = rows.iter().map(|row| row.mark).collect();
+        let legend: Vec<String> = used.iter().map(|mark| format!("{} {}", mark.sign(), mark.as_str())).collect();
         page.line(page.ink(Ink::Faint, &legend.join("   ")));
-        if !critical.is_empty() {
-            let said = format!("{CRITICAL} critical path: {} issues, one after the other", critical.len());
+        let critical = rows.iter().filter(|row| row.critical).count();
+        if critical > 0 {
+            let said = format!("{CRITICAL} critical path: {critical} issues, one after the other");
             page.line(page.ink(Ink::Faint, &said));
         }
     }
 }
 
-/// How far an issue is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Mark {
-    Ready,
-    Waits,
-    InProgress,
-    Closed,
-}
-
-impl Mark {
-    fn sign(self) -> &'static str {
-        match self {
-            Self::Ready => "○",
-            Self::Waits => "·",
-            Self::InProgress => "◐",
-            Self::Closed => "●",
-        }
-    }
-
-    fn meaning(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Waits => "not ready",
-            Self::InProgress => "in progress",
-            Self::Closed => "closed",
-        }
-    }
-}
-
 /// An issue with its whole title, which goes on below where the terminal is narrow.
-fn line(page: &mut Page, issue: &Issue, mark: Mark, critical: bool, depth: usize, known: &BTreeSet<&str>) {
-    let needs: Vec<String> = waits(issue, known);
+fn line(page: &mut Page, row: &GraphRow) {
+    let needs: Vec<String> = row.needs.iter().map(|on| clean(on)).collect();
     let needs = if needs.is_empty() { String::new() } else { format!("  needs {}", needs.join(", ")) };
-    let labels =
-        if issue.labels.is_empty() { String::new() } else { format!(" [{}]", clean(&issue.labels.join(", "))) };
-    let (indent, id) = (2 * depth.min(20), clean(&issue.id));
-    let sign = format!("{}{}", mark.sign(), if critical { CRITICAL } else { " " });
-    let lead = format!("{}{sign}{}  P{}  ", " ".repeat(indent), page.ink(Ink::Id, &id), issue.priority);
+    let labels = if row.labels.is_empty() { String::new() } else { format!(" [{}]", clean(&row.labels.join(", "))) };
+    let (indent, id) = (2 * row.depth.min(20), clean(&row.id));
+    let sign = format!("{}{}", row.mark.sign(), if row.critical { CRITICAL } else { " " });
+    let lead = format!("{}{sign}{}  P{}  ", " ".repeat(indent), page.ink(Ink::Id, &id), row.priority);
     let visible = indent + 2 + id.chars().count() + 6;
-    page.wrapped(&lead, visible, &format!("{}{labels}{needs}", clean(&issue.title)), indent + 4);
+    page.wrapped(&lead, visible, &format!("{}{labels}{needs}", clean(&row.title)), indent + 4);
 }
 
 /// Stands beside issues on the critical path.
 const CRITICAL: &str = "*";
-
-fn waits(issue: &Issue, known: &BTreeSet<&str>) -> Vec<String> {
-    issue.blockers().filter(|on| known.contains(on)).map(clean).collect()
-}
 
 impl View for Graph {
     fn kind(&self) -> &'static str {

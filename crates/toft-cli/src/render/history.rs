@@ -1,7 +1,7 @@
 //! What happened.
 
 use serde_json::Value;
-use toft::{change::Event, issue::Put, plan::Past};
+use toft::{change::Event, plan::Past, views::particulars};
 
 use super::{
     View, data,
@@ -20,53 +20,6 @@ fn line(page: &mut Page, event: &Event) {
         page.ink(Ink::Id, &event.entity),
         page.ink(Ink::Faint, &detail)
     ));
-}
-
-/// The particulars of an event; of a change of an issue, what was written.
-pub(super) fn particulars(event: &Event) -> String {
-    let said = |name: &str, value: &Value| match value {
-        Value::String(text) => format!("{name}={}", short(text, 60)),
-        other => format!("{name}={}", short(&other.to_string(), 60)),
-    };
-    let written = event.detail.get("now").and_then(|puts| serde_json::from_value::<Vec<Put>>(puts.clone()).ok());
-    let empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-    let words: Vec<String> = match (written, &event.detail) {
-        (Some(puts), _) if event.verb != "issue.added" => puts
-            .iter()
-            .map(|put| match put {
-                Put::Field(name, Some(value)) if name == "closed" => closed(value),
-                Put::Field(name, Some(value)) => said(name, value),
-                Put::Field(name, None) => format!("-{}", clean(name)),
-                Put::Label(word, there) => format!("{}{}", if *there { "+" } else { "-" }, clean(word)),
-                Put::Dep(dep, there) => {
-                    let kind = if dep.blocks() { "needs".to_owned() } else { clean(&dep.kind) };
-                    format!("{}{kind} {}", if *there { "+" } else { "-" }, clean(&dep.on))
-                }
-                Put::Comment(said) => format!("\"{}\"", short(&said.text, 60)),
-                Put::Unsay(_) => "-comment".to_owned(),
-            })
-            .collect(),
-        (_, Value::Object(fields)) => fields
-            .iter()
-            .filter(|(name, value)| !empty(value) && !["was", "now"].contains(&name.as_str()))
-            .map(|(name, value)| said(name, value))
-            .collect(),
-        _ => Vec::new(),
-    };
-    words.join(" ")
-}
-
-/// How an issue was closed: the reason, and the evidence.
-fn closed(value: &Value) -> String {
-    let text =
-        |value: &Value, most: usize| value.as_str().filter(|text| !text.is_empty()).map(|text| short(text, most));
-    let reason = text(&value["reason"], 60).map(|reason| format!(" \"{reason}\"")).unwrap_or_default();
-    let evidence = value["outcome"]["evidence"].as_object().and_then(|kinds| kinds.iter().next());
-    let evidence = evidence.and_then(|(kind, shown)| {
-        let most = if kind == "commit" { 12 } else { 60 };
-        Some(format!(" ({}: {})", clean(&kind.replace('_', " ")), text(shown, most)?))
-    });
-    format!("closed{reason}{}", evidence.unwrap_or_default())
 }
 
 pub(crate) struct History {

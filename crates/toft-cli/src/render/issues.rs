@@ -14,12 +14,12 @@ use toft::{
     plan::{Compaction, Exported, FoundIssue, Imported, Ledger, Overlay, Wrote},
     time::Timestamp,
     verbs::{issue::On, undo::Undo},
+    views::particulars,
     workspace::Workspace,
 };
 
 use super::{
     Names, View, data,
-    history::particulars,
     page::{Ink, Page, clean, short},
 };
 

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 use toft::{
     id::LandingId,
     land::{Forecast, LandSummary, Unlanded},
-    landing::{Landing, LandingState, LandingWait, Verdict},
+    landing::{Landing, LandingState, Verdict},
     verbs::land::ListedLanding,
+    views::{landing_name, landing_state},
 };
 
 use super::{
@@ -19,48 +20,14 @@ const UNCHECKED: &str =
 /// How many characters of a commit are shown.
 const SHORT: usize = 10;
 
-/// The issue of a landing, or the landing itself.
-fn name(landing: &Landing) -> String {
-    landing.issue.clone().unwrap_or_else(|| landing.id.to_string())
-}
-
 fn commit(commit: &str) -> &str {
     commit.get(..SHORT).unwrap_or(commit)
 }
 
-/// What a landing waits for, in a few words.
-fn state(entry: &ListedLanding) -> String {
-    let landing = &entry.landing;
-    match (&entry.waits, landing.state) {
-        (Some(LandingWait::Review), _) => "waits for review".into(),
-        (Some(LandingWait::Needs { landing, issue }), _) => {
-            format!("waits for {}", issue.as_deref().unwrap_or(landing.as_str()))
-        }
-        (Some(LandingWait::Fix { landing, issue }), _) => {
-            format!("waits for the fix of {}", issue.as_deref().unwrap_or(landing.as_str()))
-        }
-        (Some(LandingWait::PullRequest { url }), _) => format!("waits for {url}"),
-        (Some(LandingWait::Elsewhere { .. }), _) if landing.may_be_taken(&landing.offer.tip, false) => {
-            "is on the server".into()
-        }
-        (Some(LandingWait::Elsewhere { clone, .. }), _) => format!("is in {clone}"),
-        (_, LandingState::Bounced) => {
-            let reason = landing.bounce().map_or("", |bounce| bounce.reason.as_str());
-            format!("sent back: {reason}{}", if entry.held { ", an agent works on it" } else { "" })
-        }
-        (_, LandingState::Landed) if landing.reverted_by.is_some() => "landed, and taken back".into(),
-        (_, LandingState::Landed) => {
-            format!("landed as {}", landing.landed.as_ref().map_or("", |landed| commit(&landed.commit)))
-        }
-        (_, LandingState::Withdrawn) => "withdrawn".into(),
-        _ => "ready to land".into(),
-    }
-}
-
 fn row(page: &mut Page, entry: &ListedLanding, more: &str) {
-    let id = page.ink(Ink::Id, &clean(&name(&entry.landing)));
+    let id = page.ink(Ink::Id, &clean(&landing_name(&entry.landing)));
     let more = if more.is_empty() { String::new() } else { format!("  {more}") };
-    page.line(format!("{id}  {}  {}{more}", clean(&entry.landing.title), page.ink(Ink::Faint, &state(entry))));
+    page.line(format!("{id}  {}  {}{more}", clean(&entry.landing.title), page.ink(Ink::Faint, &landing_state(entry))));
 }
 
 /// What has not landed, and the next step.
@@ -105,7 +72,7 @@ impl View for LandForecast {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.forecast.iter().map(|known| name(&known.entry.landing)).collect()
+        self.forecast.iter().map(|known| landing_name(&known.entry.landing)).collect()
     }
 
     fn text(&self, page: &mut Page) {
@@ -132,7 +99,10 @@ impl View for LandForecast {
 
 impl LandForecast {
     fn name_of(&self, id: &LandingId) -> Option<String> {
-        self.forecast.iter().find(|known| known.entry.landing.id == *id).map(|known| clean(&name(&known.entry.landing)))
+        self.forecast
+            .iter()
+            .find(|known| known.entry.landing.id == *id)
+            .map(|known| clean(&landing_name(&known.entry.landing)))
     }
 }
 
@@ -149,7 +119,7 @@ impl View for LandList {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|entry| name(&entry.landing)).collect()
+        self.0.iter().map(|entry| landing_name(&entry.landing)).collect()
     }
 
     fn text(&self, page: &mut Page) {
@@ -173,7 +143,7 @@ impl View for LandShown {
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![name(&self.0.landing)]
+        vec![landing_name(&self.0.landing)]
     }
 
     fn text(&self, page: &mut Page) {
@@ -221,7 +191,7 @@ impl View for ReviewShown {
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![name(&self.entry.landing)]
+        vec![landing_name(&self.entry.landing)]
     }
 
     fn text(&self, page: &mut Page) {
@@ -243,24 +213,24 @@ impl View for LandDone {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.landed.iter().map(name).collect()
+        self.0.landed.iter().map(landing_name).collect()
     }
 
     fn text(&self, page: &mut Page) {
         let LandSummary { landed, proposed, bounced, waiting, checks, unchecked, notes, updated, take_up, .. } =
             &self.0;
         for landing in landed {
-            let id = page.ink(Ink::Id, &clean(&name(landing)));
+            let id = page.ink(Ink::Id, &clean(&landing_name(landing)));
             let commit = landing.landed.as_ref().map_or("", |landed| commit(&landed.commit));
             page.line(format!("{} {id}  {}  {commit}", page.ink(Ink::Good, "landed"), clean(&landing.title)));
         }
         for landing in proposed {
-            let id = page.ink(Ink::Id, &clean(&name(landing)));
+            let id = page.ink(Ink::Id, &clean(&landing_name(landing)));
             let url = landing.pull_request.as_ref().map_or("", |request| request.url.as_str());
             page.line(format!("pull request {id}  {}  {}", clean(&landing.title), clean(url)));
         }
         for landing in bounced {
-            let id = page.ink(Ink::Id, &clean(&name(landing)));
+            let id = page.ink(Ink::Id, &clean(&landing_name(landing)));
             let why = landing.bounces.last().map(|bounce| bounce.message.lines().next().unwrap_or_default());
             let why = clean(why.unwrap_or_default());
             page.line(format!("{} {id}  {}  {why}", page.ink(Ink::Bad, "sent back"), clean(&landing.title)));
@@ -323,11 +293,11 @@ impl View for Reviewed {
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![name(&self.landing)]
+        vec![landing_name(&self.landing)]
     }
 
     fn text(&self, page: &mut Page) {
-        let id = page.ink(Ink::Id, &clean(&name(&self.landing)));
+        let id = page.ink(Ink::Id, &clean(&landing_name(&self.landing)));
         page.line(format!("{} {id}  {}", self.what, clean(&self.landing.title)));
         if self.landing.state == LandingState::Withdrawn {
             if let Some(issue) = &self.landing.issue {

@@ -8,7 +8,7 @@ use std::{
 use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::{page::clean, times};
+use super::page::clean;
 
 /// Below this many columns the head and the lines have fewer parts.
 const NARROW: u16 = 80;
@@ -115,7 +115,7 @@ impl RunTally {
         parts.extend(some((count("failed") + count("parked")).saturating_sub(self.retried.len()), "failed"));
         if !narrow {
             parts.extend(self.used());
-            parts.extend(self.left(done, slots).map(|left| format!("about {} left", times::span(left))));
+            parts.extend(self.left(done, slots).map(|left| format!("about {} left", toft::time::span(left))));
         }
         parts.join(" · ")
     }

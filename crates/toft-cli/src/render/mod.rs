@@ -56,9 +56,7 @@ pub(crate) use self::{
     setup::{GuardSet, SetupShown},
     share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
     state::StateValue,
-    status::{RepositoryStatus, StatusView},
     tasks::{Answered, Claims, FinishReported, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
-    times::ago,
     transcript::{AttemptLog, ConversationPrinter},
     upkeep::{BackedUp, CallSchemas, FilesWritten, Migrated, RestoredFrom},
     workspaces::{
@@ -191,6 +189,21 @@ impl Output {
         };
         let remembered = RefCell::default();
         Self { json: global.json.clone(), quiet: global.quiet, color, kept: None, remembered }
+    }
+
+    /// Lines for people, as they come.
+    pub(crate) fn stream() -> impl std::io::Write {
+        std::io::stdout()
+    }
+
+    /// Whether a person sits at a terminal that shows what is printed.
+    pub(crate) fn at_terminal() -> bool {
+        std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+    }
+
+    /// Whether people see colours.
+    pub(crate) fn in_color(&self) -> bool {
+        self.color
     }
 
     /// For when the arguments could not be read.

@@ -1,111 +1,20 @@
 //! The overview: what needs a person, what is worked on, what is ready.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use toft::{
-    land::Unlanded,
     plan::{FoundIssue, Orphan},
     provider::RestingAgent,
-    time::Timestamp,
     verbs::{flow, status},
-    workspaces::Overview,
+    views::{RepositoryStatus, StatusView},
 };
 
 use super::{
     View, data, issues,
     page::{Ink, Page, clean, short, shown_id},
     tasks::cut,
-    times,
 };
-
-/// The work in one repository.
-pub(crate) struct RepositoryStatus {
-    /// Where there are several.
-    pub(crate) name: Option<String>,
-    pub(crate) outcome: status::Outcome,
-    pub(crate) workspaces: Overview,
-    /// Proposals of others.
-    pub(crate) proposals: Vec<FoundIssue>,
-    /// Own proposals that are not decided yet.
-    pub(crate) proposed: Vec<FoundIssue>,
-    /// Issues that are in progress and that nobody in this store is on.
-    pub(crate) orphans: Vec<(FoundIssue, Orphan)>,
-    /// Finished work that has not landed.
-    pub(crate) unlanded: Unlanded,
-}
-
-impl RepositoryStatus {
-    fn json(&self) -> Value {
-        let rows = |found: &[FoundIssue]| -> Value {
-            found.iter().map(|found| issues::row(&found.issue, &found.ledger)).collect()
-        };
-        let orphan = |(found, orphan): &(FoundIssue, Orphan)| {
-            let mut row = issues::row(&found.issue, &found.ledger);
-            row["orphan"] = match orphan {
-                Orphan::StoreGone => json!({ "kind": "store_gone" }),
-                Orphan::Silent(age) => json!({ "kind": "silent", "age_s": age.as_secs() }),
-                Orphan::Elsewhere(age) => json!({ "kind": "elsewhere", "age_s": age.as_secs() }),
-            };
-            row
-        };
-        let mut row = data(&self.outcome);
-        if let Some(name) = &self.name {
-            row["repository"] = name.as_str().into();
-        }
-        row["collisions"] = data(&self.workspaces.collisions);
-        row["broken"] = data(&self.workspaces.broken);
-        if let Some(at) = self.workspaces.as_of {
-            row["workspaces_as_of"] = data(&at);
-        }
-        row["workspaces_unexamined"] = self.workspaces.unseen.into();
-        row["proposals"] = rows(&self.proposals);
-        row["proposed"] = rows(&self.proposed);
-        row["unlanded"] = data(&self.unlanded);
-        row["orphans"] = self.orphans.iter().map(orphan).collect();
-        row
-    }
-
-    fn text(&self, page: &mut Page) {
-        let outcome = &self.outcome;
-        super::land::unlanded(page, &self.unlanded);
-        needs_you(page, &outcome.needs_you, &self.proposals);
-        working(page, outcome);
-        // An issue with one task that is worked on was shown above.
-        let shown = |listed: &&flow::Listed| {
-            let worked_on = outcome.working.iter().any(|row| row.task.workflow == listed.workflow.id);
-            worked_on && listed.workflow.tasks == 1 && listed.workflow.issue().is_some()
-        };
-        // What is done and not landed was counted above.
-        let finished = |listed: &&flow::Listed| listed.workflow.unlanded > 0 && listed.open() == 0;
-        outcome.workflows.iter().filter(|listed| !shown(listed) && !finished(listed)).for_each(|listed| {
-            super::flows::line(page, listed, "");
-        });
-        for (FoundIssue { issue, .. }, orphan) in &self.orphans {
-            let id = page.ink(Ink::Id, &clean(&issue.id));
-            page.line(format!("{id}  {}  {}", short(&issue.title, 60), orphan.explained()));
-        }
-        for FoundIssue { issue, .. } in &self.proposed {
-            let (id, origin) = (page.ink(Ink::Id, &clean(&issue.id)), issue.origin.clone().unwrap_or_default());
-            let how = if origin.landed { "is in their ledger, awaiting a decision" } else { "awaits its merge" };
-            page.line(format!("Proposed {id}  {}  {how}", short(&issue.title, 60)));
-        }
-        if !self.workspaces.broken.is_empty() {
-            page.line(page.ink(Ink::Head, "Broken workspaces"));
-            self.workspaces.broken.iter().for_each(|seen| super::workspaces::broken(page, seen));
-        }
-        super::workspaces::collisions(page, &self.workspaces.collisions);
-    }
-}
-
-pub(crate) struct StatusView {
-    pub(crate) repositories: Vec<RepositoryStatus>,
-    /// Agents that their providers refuse for now.
-    pub(crate) resting: Vec<RestingAgent>,
-    /// Agents that claim nothing until they are resumed.
-    pub(crate) paused: BTreeSet<String>,
-    pub(crate) now: Timestamp,
-}
 
 impl View for StatusView {
     fn kind(&self) -> &'static str {
@@ -114,7 +23,7 @@ impl View for StatusView {
 
     fn json(&self) -> Value {
         let row = |repository: &RepositoryStatus| {
-            let mut row = repository.json();
+            let mut row = repository_json(repository);
             row["resting"] = data(&self.resting);
             row["paused"] = data(&self.paused);
             row
@@ -133,7 +42,7 @@ impl View for StatusView {
     fn text(&self, page: &mut Page) {
         for repository in &self.repositories {
             let mut part = page.part();
-            repository.text(&mut part);
+            repository_text(&mut part, repository);
             if let Some(name) = repository.name.as_ref().filter(|_| !part.text().is_empty()) {
                 page.line(page.ink(Ink::Head, &format!("{}:", clean(name))));
             }
@@ -151,7 +60,7 @@ impl View for StatusView {
         let seen = self.repositories.iter().filter_map(|repository| repository.workspaces.as_of).min();
         let age = seen.map(|at| self.now.since(at)).filter(|age| age.as_secs() > 0);
         if let Some(age) = age {
-            let old = times::span(age);
+            let old = toft::time::span(age);
             page.line(
                 page.ink(Ink::Faint, &format!("Workspace state is up to {old} old; `toft ws list` refreshes it.")),
             );
@@ -165,6 +74,67 @@ impl View for StatusView {
             page.line("No work in progress. `toft ready` lists what can start, `toft add \"title\"` adds an issue.");
         }
     }
+}
+
+fn repository_json(repository: &RepositoryStatus) -> Value {
+    let rows = |found: &[FoundIssue]| -> Value {
+        found.iter().map(|found| issues::row(&found.issue, &found.ledger)).collect()
+    };
+    let orphan = |(found, orphan): &(FoundIssue, Orphan)| {
+        let mut row = issues::row(&found.issue, &found.ledger);
+        row["orphan"] = match orphan {
+            Orphan::StoreGone => json!({ "kind": "store_gone" }),
+            Orphan::Silent(age) => json!({ "kind": "silent", "age_s": age.as_secs() }),
+            Orphan::Elsewhere(age) => json!({ "kind": "elsewhere", "age_s": age.as_secs() }),
+        };
+        row
+    };
+    let mut row = data(&repository.outcome);
+    if let Some(name) = &repository.name {
+        row["repository"] = name.as_str().into();
+    }
+    row["collisions"] = data(&repository.workspaces.collisions);
+    row["broken"] = data(&repository.workspaces.broken);
+    if let Some(at) = repository.workspaces.as_of {
+        row["workspaces_as_of"] = data(&at);
+    }
+    row["workspaces_unexamined"] = repository.workspaces.unseen.into();
+    row["proposals"] = rows(&repository.proposals);
+    row["proposed"] = rows(&repository.proposed);
+    row["unlanded"] = data(&repository.unlanded);
+    row["orphans"] = repository.orphans.iter().map(orphan).collect();
+    row
+}
+
+fn repository_text(page: &mut Page, repository: &RepositoryStatus) {
+    let outcome = &repository.outcome;
+    super::land::unlanded(page, &repository.unlanded);
+    needs_you(page, &outcome.needs_you, &repository.proposals);
+    working(page, outcome);
+    // An issue with one task that is worked on was shown above.
+    let shown = |listed: &&flow::Listed| {
+        let worked_on = outcome.working.iter().any(|row| row.task.workflow == listed.workflow.id);
+        worked_on && listed.workflow.tasks == 1 && listed.workflow.issue().is_some()
+    };
+    // What is done and not landed was counted above.
+    let finished = |listed: &&flow::Listed| listed.workflow.unlanded > 0 && listed.open() == 0;
+    outcome.workflows.iter().filter(|listed| !shown(listed) && !finished(listed)).for_each(|listed| {
+        super::flows::line(page, listed, "");
+    });
+    for (FoundIssue { issue, .. }, orphan) in &repository.orphans {
+        let id = page.ink(Ink::Id, &clean(&issue.id));
+        page.line(format!("{id}  {}  {}", short(&issue.title, 60), orphan.explained()));
+    }
+    for FoundIssue { issue, .. } in &repository.proposed {
+        let (id, origin) = (page.ink(Ink::Id, &clean(&issue.id)), issue.origin.clone().unwrap_or_default());
+        let how = if origin.landed { "is in their ledger, awaiting a decision" } else { "awaits its merge" };
+        page.line(format!("Proposed {id}  {}  {how}", short(&issue.title, 60)));
+    }
+    if !repository.workspaces.broken.is_empty() {
+        page.line(page.ink(Ink::Head, "Broken workspaces"));
+        repository.workspaces.broken.iter().for_each(|seen| super::workspaces::broken(page, seen));
+    }
+    super::workspaces::collisions(page, &repository.workspaces.collisions);
 }
 
 fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssue]) {
@@ -200,7 +170,7 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
             NeedsYou::Assigned { task, issue, name, to, silent_s, free } => {
                 let (name, to) = (short(name, 50), clean(to));
                 let id = shown_id(task.as_str(), issue.as_deref());
-                let span = |seconds| times::span(Duration::from_secs(seconds));
+                let span = |seconds| toft::time::span(Duration::from_secs(seconds));
                 let away = silent_s.map_or_else(|| "unregistered".to_owned(), |s| format!("offline for {}", span(s)));
                 let next = if *free { "; the next claim that finds nothing else takes it" } else { "" };
                 format!("  {id}  {name} is assigned to {to}, {away}{next}\n    toft assign {id} --none")

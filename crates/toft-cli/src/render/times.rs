@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{Zoned, tz::TimeZone};
-use toft::time::Timestamp;
+use toft::time::{Timestamp, ago, span};
 
 /// From here on only the date is told.
 const FAR: Duration = Duration::from_secs(60 * 86_400);
@@ -17,6 +17,11 @@ fn local(at: Timestamp) -> Option<Zoned> {
     jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(TimeZone::system()))
 }
 
+/// The local time of day.
+pub(super) fn clock(at: Timestamp) -> String {
+    local(at).map_or_else(|| at.to_string(), |at| at.strftime("%H:%M:%S").to_string())
+}
+
 /// A moment: the local time, with the date unless it is today, and how far from `now` that is.
 pub(super) fn moment(at: Timestamp, now: Timestamp) -> String {
     let (Some(there), Some(here)) = (local(at), local(now)) else { return at.to_string() };
@@ -27,21 +32,6 @@ pub(super) fn moment(at: Timestamp, now: Timestamp) -> String {
         _ if near >= FAR => told.to_string(),
         true => format!("{told}, in {}", span(near)),
         false => format!("{told}, {}", ago(near)),
-    }
-}
-
-/// How long ago something was.
-pub(crate) fn ago(past: Duration) -> String {
-    if past.as_secs() < 60 { "just now".to_owned() } else { format!("{} ago", span(past)) }
-}
-
-/// A span of time in the unit that a person would use.
-pub(super) fn span(span: Duration) -> String {
-    match span.as_secs() {
-        seconds @ 0..60 => format!("{seconds} s"),
-        seconds @ 60..7_170 => format!("{} min", (seconds + 30) / 60),
-        seconds @ 7_170..171_000 => format!("{} h", (seconds + 1_800) / 3_600),
-        seconds => format!("{} days", (seconds + 43_200) / 86_400),
     }
 }
 
@@ -82,14 +72,6 @@ mod tests {
     use super::*;
 
     const NOON: Timestamp = Timestamp(1_763_294_400_000);
-
-    #[test]
-    fn spans_have_the_unit_that_a_person_would_use() {
-        let told = [5, 61, 7_200, 172_800].map(|seconds| span(Duration::from_secs(seconds)));
-        assert_eq!(told, ["5 s", "1 min", "2 h", "2 days"]);
-        assert_eq!(ago(Duration::from_secs(59)), "just now");
-        assert_eq!(ago(Duration::from_secs(180)), "3 min ago");
-    }
 
     #[test]
     fn moments_say_how_far_they_are() {

@@ -15,7 +15,6 @@ use super::{
     View, data,
     page::{Ink, Page, clean, short},
     tasks::cut,
-    times::ago,
 };
 
 /// Where a workspace is and what it is on.
@@ -275,7 +274,7 @@ impl View for WsList {
         for seen in &self.seen {
             let name = page.ink(Ink::Id, &clean(&seen.listed.workspace.name));
             let title = seen.listed.title.as_deref().map(|title| short(title, 40)).unwrap_or_default();
-            let old = ago(self.now.since(seen.listed.workspace.created));
+            let old = toft::time::ago(self.now.since(seen.listed.workspace.created));
             let takes = seen.bytes.map(|bytes| format!(", {}", size(bytes))).unwrap_or_default();
             let words = [name, title, inside(page, seen), who(seen), page.ink(Ink::Faint, &format!("{old}{takes}"))];
             page.line(words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join("  "));
@@ -543,7 +542,7 @@ impl View for RescuesListed {
             let name = workspace.as_ref().map_or(&rescue.workspace, |workspace| &workspace.name);
             let name = page.ink(Ink::Id, &clean(name));
             let done = if self.deleted { "deleted  " } else { "" };
-            let (age, bytes) = (ago(self.now.since(rescue.made)), size(rescue.bytes));
+            let (age, bytes) = (toft::time::ago(self.now.since(rescue.made)), size(rescue.bytes));
             page.line(format!("{done}{name} --at {}  {age}  {bytes}  {}", rescue.number, clean(&rescue.holds)));
             if !rescue.left.is_empty() {
                 page.line(format!("        without {}", short(&rescue.left, 200)));

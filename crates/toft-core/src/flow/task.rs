@@ -334,6 +334,23 @@ pub enum AttemptResult {
     Revoked,
 }
 
+impl AttemptResult {
+    /// The words users see.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Released => "released",
+            Self::Handoff => "handoff",
+            Self::Waiting => "waiting",
+            Self::Expired => "expired",
+            Self::ProcessGone => "process gone",
+            Self::Revoked => "revoked",
+        }
+    }
+}
+
 /// One task depends on another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Dependency {

@@ -14,6 +14,7 @@ pub mod private;
 pub mod proposal;
 pub mod ready;
 pub mod route;
+pub mod stage;
 
 use std::borrow::Cow;
 

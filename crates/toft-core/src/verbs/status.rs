@@ -57,12 +57,18 @@ pub struct Working {
     /// The workspace in which it is worked on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// When it was claimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// When the lease ends unless it is renewed.
     pub until: Timestamp,
     /// Seconds since the holder's last sign of life.
     pub silent_s: u64,
     /// The lease is lost; the next claim ends it.
     pub lost: bool,
+    /// What all attempts at the task have cost, as far as that was reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
     /// The last checkpoint message of the holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -81,8 +87,14 @@ pub enum NeedsYou {
         /// The issue whose only task this is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         issue: Option<String>,
+        /// The name of the task.
+        #[serde(default)]
+        name: String,
         /// The agent that asked.
         from: String,
+        /// When it asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Timestamp>,
         /// The question.
         text: String,
         /// Number of tasks that wait for it.
@@ -183,6 +195,8 @@ impl Request {
                 workspace: workspace.map(|known| known.name.clone()),
                 agent: work.agent_name(&lease.agent)?,
                 worktree,
+                since: attempts.last().map(|attempt| attempt.started),
+                cost: attempts.iter().filter_map(|attempt| attempt.cost).reduce(|sum, cost| sum + cost),
                 until: lease.expires(),
                 silent_s: work.now.since(&lease.renewed_tick, lease.renewed).as_secs(),
                 lost: lost.contains(&task.id),
@@ -258,6 +272,8 @@ impl Request {
             needs.push(NeedsYou::Question {
                 gate: gate.id.to_string(),
                 issue: find::issue_of(work.tx, &task)?,
+                name: task.spec.name,
+                since: Some(gate.created),
                 task: gate.task,
                 from: gate.asked_by,
                 text,

@@ -1,0 +1,254 @@
+//! An issue that is open: its text, changes, log and history.
+
+use toft::{
+    text::clean,
+    time::{Timestamp, span},
+    views::{Act, AttemptRow},
+};
+
+use crate::{
+    looker::OpenIssue,
+    rows::{Told, Tone, age},
+};
+
+/// A part of an issue's page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pane {
+    Text,
+    Diff,
+    Log,
+    History,
+}
+
+impl Pane {
+    pub(crate) const ALL: [Self; 4] = [Self::Text, Self::Diff, Self::Log, Self::History];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Text => "Issue",
+            Self::Diff => "Changes",
+            Self::Log => "Log",
+            Self::History => "History",
+        }
+    }
+}
+
+/// An issue that is open above a screen.
+pub(crate) struct IssuePage {
+    /// Its repository, and its id.
+    pub(crate) about: (Option<String>, String),
+    pub(crate) pane: Pane,
+    pub(crate) issue: Option<OpenIssue>,
+    /// Why nothing new is seen.
+    pub(crate) trouble: Option<String>,
+    /// The line that is chosen; the end of a log if it is beyond it.
+    pub(crate) line: usize,
+    /// Comments on lines that are not sent yet.
+    pub(crate) drafts: Vec<(String, String)>,
+    /// Lines of a diff with their places.
+    places: Vec<Option<String>>,
+}
+
+impl IssuePage {
+    pub(crate) fn new(about: (Option<String>, String)) -> Self {
+        let (places, drafts) = (Vec::new(), Vec::new());
+        Self { about, pane: Pane::Text, issue: None, trouble: None, line: 0, drafts, places }
+    }
+
+    pub(crate) fn see(&mut self, issue: OpenIssue) {
+        self.trouble = None;
+        self.places = places(issue.diff.as_deref().unwrap_or_default());
+        self.issue = Some(issue);
+    }
+
+    pub(crate) fn show(&mut self, pane: Pane) {
+        self.pane = pane;
+        // Of a log, the end is what counts.
+        self.line = if pane == Pane::Log { usize::MAX } else { 0 };
+    }
+
+    pub(crate) fn turn(&mut self, by: isize) {
+        let at = Pane::ALL.iter().position(|pane| *pane == self.pane).unwrap_or(0);
+        let count = Pane::ALL.len().cast_signed();
+        let next = (at.cast_signed() + by).rem_euclid(count);
+        self.show(Pane::ALL[next.cast_unsigned()]);
+    }
+
+    pub(crate) fn moved(&mut self, by: isize) {
+        let last = self.lines(Timestamp(0)).len().saturating_sub(1);
+        self.line = self.line.min(last).saturating_add_signed(by).min(last);
+        if self.pane == Pane::Log && self.line == last {
+            self.line = usize::MAX;
+        }
+    }
+
+    /// The file and line of the diff that is chosen.
+    pub(crate) fn place(&self) -> Option<String> {
+        self.places.get(self.line).cloned().flatten().filter(|_| self.pane == Pane::Diff)
+    }
+
+    pub(crate) fn acts(&self) -> Vec<Act> {
+        let Some(OpenIssue { view, .. }) = &self.issue else { return Vec::new() };
+        let with_drafts = |act: Act| match act.label {
+            "return" if !self.drafts.is_empty() => Act::send_back_with(&view.id, &self.drafts),
+            _ => act,
+        };
+        view.acts.iter().cloned().map(with_drafts).collect()
+    }
+
+    /// What the pane says, line by line.
+    pub(crate) fn lines(&self, now: Timestamp) -> Vec<Told> {
+        let Some(issue) = &self.issue else { return vec![(Tone::Faint, "looking…".to_owned())] };
+        match self.pane {
+            Pane::Text => text(issue, now),
+            Pane::Diff => self.diff(issue),
+            Pane::Log => log(issue),
+            Pane::History => history(issue, now),
+        }
+    }
+
+    fn diff(&self, issue: &OpenIssue) -> Vec<Told> {
+        let Some(diff) = issue.diff.as_deref().filter(|diff| !diff.is_empty()) else {
+            return vec![(Tone::Faint, "Nothing was changed, or its workspace is not here.".to_owned())];
+        };
+        let mut lines: Vec<Told> = Vec::new();
+        for (line, place) in diff.lines().zip(&self.places) {
+            let tone = match line.as_bytes().first() {
+                Some(b'd') if line.starts_with("diff --git ") => Tone::Head,
+                Some(b'@') => Tone::Id,
+                Some(b'+') => Tone::Good,
+                Some(b'-') => Tone::Bad,
+                _ => Tone::Plain,
+            };
+            let comments = self.drafts.iter().filter(|(at, _)| Some(at) == place.as_ref());
+            let comments: String = comments.map(|(_, text)| format!("   ← {text}")).collect();
+            lines.push((tone, format!("{}{comments}", line.replace('\t', "    "))));
+        }
+        lines
+    }
+}
+
+/// The file and the line of the new side, for each line of a diff.
+fn places(diff: &str) -> Vec<Option<String>> {
+    let (mut file, mut at, mut in_lines) = (None, 0_u64, false);
+    let mut places = Vec::new();
+    for line in diff.lines() {
+        let mut place = None;
+        if let Some(names) = line.strip_prefix("diff --git ") {
+            file = names.rsplit_once(" b/").map(|(_, path)| path.trim_matches('"').to_owned());
+            in_lines = false;
+        } else if let Some(hunk) = line.strip_prefix("@@ ") {
+            let start = hunk.split(' ').find_map(|word| word.strip_prefix('+'));
+            at = start.and_then(|word| word.split(',').next()?.parse().ok()).unwrap_or(0);
+            in_lines = true;
+        } else if in_lines {
+            place = file.as_ref().map(|file| format!("{file}:{at}"));
+            // A line that was removed stands before the one that follows it.
+            at += u64::from(!line.starts_with('-'));
+        }
+        places.push(place);
+    }
+    places
+}
+
+fn text(issue: &OpenIssue, now: Timestamp) -> Vec<Told> {
+    let view = &issue.view;
+    let mut lines = Vec::new();
+    let mut facts = vec![view.stage.as_str().to_owned(), format!("P{}", view.priority)];
+    facts.extend(view.labels.iter().cloned());
+    facts.extend(view.agent.iter().map(|agent| format!("agent {agent}")));
+    facts.extend(view.landing.clone());
+    lines.push((Tone::Busy, facts.join(" · ")));
+    lines.extend(view.workspace.iter().map(|path| (Tone::Faint, path.clone())));
+    for question in &view.questions {
+        lines.push((Tone::Bad, format!("asks you: {question}")));
+    }
+    lines.extend(view.why.iter().map(|why| (Tone::Bad, format!("does not move: {why}"))));
+    for (heading, text) in &view.text {
+        lines.push((Tone::Plain, String::new()));
+        if !heading.is_empty() {
+            lines.push((Tone::Head, heading.clone()));
+        }
+        lines.extend(text.lines().map(|line| (Tone::Plain, line.to_owned())));
+    }
+    for (heading, issues) in [("Needs first", &view.needs), ("Unblocks", &view.unblocks)] {
+        if !issues.is_empty() {
+            lines.extend([(Tone::Plain, String::new()), (Tone::Head, heading.to_owned())]);
+        }
+        for named in issues {
+            lines.push((Tone::Plain, format!("{}  {}  {}", named.shown, named.status, named.title)));
+        }
+    }
+    lines.extend(attempts(&view.attempts, now));
+    if !view.notes.is_empty() {
+        lines.extend([(Tone::Plain, String::new()), (Tone::Head, "Saved".to_owned())]);
+    }
+    for (at, note) in &view.notes {
+        lines.push((Tone::Plain, format!("{:>7}  {note}", age(Some(*at), now))));
+    }
+    lines
+}
+
+/// Attempts one below the other, with how long nobody worked between them.
+fn attempts(attempts: &[AttemptRow], now: Timestamp) -> Vec<Told> {
+    let mut lines = Vec::new();
+    if !attempts.is_empty() {
+        lines.extend([(Tone::Plain, String::new()), (Tone::Head, "Attempts".to_owned())]);
+    }
+    let mut before: Option<Timestamp> = None;
+    for attempt in attempts {
+        if let Some(idle) = before.map(|before| attempt.started.since(before)).filter(|idle| idle.as_secs() >= 60) {
+            lines.push((Tone::Faint, format!("         … {} nobody", span(idle))));
+        }
+        let took = span(attempt.ended.unwrap_or(now).since(attempt.started));
+        let cost = attempt.cost.map(|cost| format!("  {cost:.2}")).unwrap_or_default();
+        let result = if attempt.ended.is_none() { "works" } else { &attempt.result };
+        lines.push((
+            Tone::Plain,
+            format!("{:>7}  {}  {took}{cost}  {result}", age(Some(attempt.started), now), attempt.agent),
+        ));
+        before = attempt.ended;
+    }
+    lines
+}
+
+fn log(issue: &OpenIssue) -> Vec<Told> {
+    let mut lines = Vec::new();
+    for said in &issue.log {
+        let at = said.at.and_then(|at| jiff::Timestamp::from_millisecond(at.0).ok());
+        let at = at.map(|at| at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string());
+        let tone = if said.sign.starts_with("error") { Tone::Bad } else { Tone::Plain };
+        let tone = if said.answer { Tone::Faint } else { tone };
+        for (n, line) in said.text.lines().enumerate() {
+            let lead = match n {
+                0 => format!("{}  {}", at.as_deref().unwrap_or("        "), said.sign),
+                _ => " ".repeat(10),
+            };
+            lines.push((tone, format!("{lead}{}", clean(line))));
+        }
+    }
+    if lines.is_empty() {
+        lines
+            .push((Tone::Faint, "No log: no runner of this machine or server has started an agent for it.".to_owned()));
+    }
+    lines
+}
+
+fn history(issue: &OpenIssue, now: Timestamp) -> Vec<Told> {
+    let rows = issue.view.history.iter().rev();
+    rows.map(|row| (Tone::Plain, format!("{:>7}  {}  {}  {}", age(Some(row.at), now), row.actor, row.verb, row.text)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_diff_have_their_place_in_the_new_file() {
+        let diff = "diff --git a/x.rs b/x.rs\n--- a/x.rs\n+++ b/x.rs\n@@ -1,3 +4,3 @@ fn x()\n a\n-b\n+c\n d\n";
+        let found = places(diff);
+        let found: Vec<&str> = found.iter().map(|place| place.as_deref().unwrap_or("")).collect();
+        assert_eq!(found, ["", "", "", "", "x.rs:4", "x.rs:5", "x.rs:5", "x.rs:6"]);
+    }
+}

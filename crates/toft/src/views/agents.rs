@@ -1,0 +1,142 @@
+//! Agents: who works on what, where, and what they said last.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use toft_core::{
+    agent::Presence,
+    time::Timestamp,
+    verbs::{agent, status},
+};
+use toft_session::Error;
+
+use super::{Act, RepositorySource};
+
+/// Leases that are looked at.
+const MOST: usize = 2_000;
+
+/// Every agent, those at work first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AgentsView {
+    pub rows: Vec<AgentRow>,
+    /// Of these, how many are offline and not shown.
+    pub offline: usize,
+}
+
+/// An agent, with a task if it holds one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AgentRow {
+    pub name: String,
+    pub presence: Presence,
+    pub machine: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// The issue or task that it holds; empty if none.
+    pub id: String,
+    /// The id as people see it.
+    pub shown: String,
+    pub title: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// When it claimed that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Seconds since its last sign of life.
+    pub silent_s: u64,
+    /// Its lease is lost; the next claim ends it.
+    pub lost: bool,
+    /// What it saved last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// What the task has cost so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    pub acts: Vec<Act>,
+}
+
+impl AgentsView {
+    /// Looks at repositories. Agents that are offline are counted only.
+    pub fn of(sources: &[RepositorySource<'_>]) -> Result<Self, Error> {
+        let mut view = Self::default();
+        // One store may serve several repositories: an agent is shown once for each task, and once if it has none.
+        let mut seen = BTreeMap::new();
+        for source in sources {
+            let me = &source.toft.located().agent;
+            for listed in source.toft.work().act(me, None, agent::List { all: false })? {
+                let key = (source.toft.located().store.to_string(), listed.agent.name.clone());
+                seen.entry(key).or_insert((listed, source.dir()));
+            }
+            view.add_working(source, &mut seen)?;
+        }
+        for (listed, dir) in seen.into_values() {
+            match listed.presence {
+                Presence::Offline | Presence::Removed => view.offline += 1,
+                _ if !listed.holds.is_empty() => {}
+                presence => {
+                    let name = listed.agent.name;
+                    let act = if presence == Presence::Paused { Act::resume(&name) } else { Act::pause(&name) };
+                    view.rows.push(AgentRow {
+                        presence,
+                        machine: listed.agent.host,
+                        runtime: listed.agent.runtime,
+                        repository: None,
+                        id: String::new(),
+                        shown: String::new(),
+                        title: String::new(),
+                        workspace: None,
+                        since: None,
+                        silent_s: listed.silent_s,
+                        lost: false,
+                        note: None,
+                        cost: None,
+                        acts: vec![act.in_dir(dir.as_ref())],
+                        name,
+                    });
+                }
+            }
+        }
+        view.rows.sort_by(|one, other| {
+            let order = |row: &AgentRow| (row.id.is_empty(), row.since, row.name.clone());
+            order(one).cmp(&order(other))
+        });
+        Ok(view)
+    }
+
+    fn add_working(
+        &mut self,
+        source: &RepositorySource<'_>,
+        agents: &mut BTreeMap<(String, String), (agent::Listed, Option<std::path::PathBuf>)>,
+    ) -> Result<(), Error> {
+        let RepositorySource { toft, scope, name, .. } = source;
+        let request = status::Request { scope: scope.clone(), limit: MOST };
+        let working = toft.work().act(&toft.located().agent, None, request)?.working;
+        let ids: Vec<String> =
+            working.iter().map(|row| row.issue.clone().unwrap_or_else(|| row.task.id.to_string())).collect();
+        let shown = source.shorten(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+        let (store, dir) = (toft.located().store.to_string(), source.dir());
+        for ((row, id), shown) in working.into_iter().zip(ids).zip(shown) {
+            let listed = agents.get(&(store.clone(), row.agent.clone())).map(|(listed, _)| listed);
+            let acts = [Act::tell(&id), Act::stop(&id), Act::pause(&row.agent)];
+            self.rows.push(AgentRow {
+                presence: listed.map_or(Presence::Working, |listed| listed.presence),
+                machine: listed.map(|listed| listed.agent.host.clone()).unwrap_or_default(),
+                runtime: listed.and_then(|listed| listed.agent.runtime.clone()),
+                repository: name.clone(),
+                title: row.task.spec.name,
+                workspace: row.workspace.or(row.worktree),
+                since: row.since,
+                silent_s: row.silent_s,
+                lost: row.lost,
+                note: row.note,
+                cost: row.cost,
+                acts: acts.into_iter().map(|act| act.in_dir(dir.as_ref())).collect(),
+                name: row.agent,
+                id,
+                shown,
+            });
+        }
+        Ok(())
+    }
+}

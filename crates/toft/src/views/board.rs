@@ -1,0 +1,205 @@
+//! The board: every issue in the column of its stage.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use toft_core::{
+    issue::stage::{IssueStage, StageFacts},
+    verbs::{land::ListedLanding, status},
+};
+use toft_plan::{FoundIssue, IssueFilter};
+use toft_session::Error;
+
+use super::{Act, RepositorySource, landing_name, landing_state, queue};
+
+/// Leases and workflows that are looked at.
+const MOST: usize = 2_000;
+/// Issues that were closed last.
+const CLOSED: usize = 50;
+
+/// Issues by stage.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BoardView {
+    pub columns: Vec<BoardColumn>,
+}
+
+/// One stage.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BoardColumn {
+    pub stage: IssueStage,
+    /// How many there are, shown or not.
+    pub total: usize,
+    pub cards: Vec<Card>,
+}
+
+/// An issue, or a workflow that no issue asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Card {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    pub id: String,
+    /// The id as people see it.
+    pub shown: String,
+    pub title: String,
+    pub priority: u8,
+    pub labels: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// What was said last, or what it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// It waits for a person.
+    pub needs_you: bool,
+    /// How many open issues need it.
+    pub unblocks: usize,
+    pub acts: Vec<Act>,
+}
+
+/// What is known of the issues of one repository.
+#[derive(Default)]
+struct Known {
+    /// By issue: the agent, and what it said last.
+    held: BTreeMap<String, (String, Option<String>)>,
+    asks: BTreeSet<String>,
+    landings: BTreeMap<String, ListedLanding>,
+    started: BTreeSet<String>,
+    unblocks: BTreeMap<String, usize>,
+}
+
+impl BoardView {
+    /// Looks at repositories, with at most `limit` cards in each column.
+    pub fn of(sources: &[RepositorySource<'_>], limit: usize) -> Result<Self, Error> {
+        let mut columns: BTreeMap<IssueStage, Vec<Card>> =
+            IssueStage::ALL.into_iter().map(|stage| (stage, Vec::new())).collect();
+        for source in sources {
+            for (stage, card) in cards(source)? {
+                columns.entry(stage).or_default().push(card);
+            }
+        }
+        let column = |(stage, mut cards): (IssueStage, Vec<Card>)| {
+            let total = cards.len();
+            if !matches!(stage, IssueStage::Landed) {
+                cards.sort_by_key(|card| (!card.needs_you, card.priority));
+            }
+            cards.truncate(limit);
+            BoardColumn { stage, total, cards }
+        };
+        Ok(Self { columns: columns.into_iter().map(column).collect() })
+    }
+}
+
+fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error> {
+    let RepositorySource { toft, scope, name, ledgers } = source;
+    let request = status::Request { scope: scope.clone(), limit: MOST };
+    let outcome = toft.work().act(&toft.located().agent, None, request)?;
+    let plan = toft.plan()?.filter(|_| *ledgers);
+    let mut known = Known::default();
+    let issues: BTreeMap<String, String> = outcome
+        .workflows
+        .iter()
+        .map(|listed| (listed.workflow.id.to_string(), listed.workflow.issue().unwrap_or_default().to_owned()))
+        .collect();
+    for row in outcome.working.iter().filter(|row| !row.lost) {
+        let workflow = row.task.workflow.to_string();
+        let issue = row.issue.clone().or_else(|| issues.get(&workflow).cloned().filter(|issue| !issue.is_empty()));
+        known.held.insert(issue.unwrap_or(workflow), (row.agent.clone(), row.note.clone()));
+    }
+    for need in &outcome.needs_you {
+        if let status::NeedsYou::Question { issue: Some(issue), .. } = need {
+            known.asks.insert(issue.clone());
+        }
+    }
+    for entry in toft.work().landings(&[], 0)? {
+        known.landings.insert(landing_name(&entry.landing), entry);
+    }
+    let mut cards = Vec::new();
+    if let Some(plan) = &plan {
+        known.started = plan.started()?;
+        let (now, open) = (plan.now()?, plan.list(&IssueFilter::default())?);
+        for found in &open {
+            for on in found.issue.blockers() {
+                *known.unblocks.entry(on.to_owned()).or_default() += 1;
+            }
+        }
+        let closed = IssueFilter { status: Some("closed".into()), limit: CLOSED, ..IssueFilter::default() };
+        for found in open.into_iter().chain(plan.list(&closed)?) {
+            let id = &found.issue.id;
+            let untouched = !known.held.contains_key(id) && !known.landings.contains_key(id);
+            let why = match known.started.contains(id) && untouched {
+                true => plan.why_started(id)?.map(|reason| reason.to_string()),
+                false => None,
+            };
+            cards.push(card(&known, &found, found.ready(now), why));
+        }
+    }
+    // What no issue asked for.
+    for listed in outcome.workflows.iter().filter(|listed| listed.workflow.issue().is_none()) {
+        let id = listed.workflow.id.to_string();
+        let held = known.held.get(&id);
+        let facts = StageFacts { held: held.is_some(), ready: listed.open() > 0, ..StageFacts::default() };
+        cards.push((
+            facts.stage(),
+            Card {
+                title: listed.workflow.title.clone(),
+                priority: listed.workflow.priority,
+                agent: held.map(|(agent, _)| agent.clone()),
+                note: held.and_then(|(_, note)| note.clone()),
+                shown: id.clone(),
+                id,
+                ..Card::default()
+            },
+        ));
+    }
+    let ids: Vec<String> = cards.iter().map(|(_, card)| card.id.clone()).collect();
+    let (shown, dir) = (source.shorten(&ids.iter().map(String::as_str).collect::<Vec<_>>()), source.dir());
+    for ((_, card), shown) in cards.iter_mut().zip(shown) {
+        card.repository.clone_from(name);
+        card.shown = shown;
+        card.acts = std::mem::take(&mut card.acts).into_iter().map(|act| act.in_dir(dir.as_ref())).collect();
+    }
+    Ok(cards)
+}
+
+fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> (IssueStage, Card) {
+    let issue = &found.issue;
+    let (held, landing) = (known.held.get(&issue.id), known.landings.get(&issue.id));
+    let facts = StageFacts {
+        closed: issue.closed.is_some(),
+        held: held.is_some(),
+        waiting: why.is_some(),
+        ready: ready || known.started.contains(&issue.id),
+        landing: landing.map(|entry| (entry.landing.state, entry.waits.as_ref())),
+    };
+    let stage = facts.stage();
+    let needs_you = known.asks.contains(&issue.id);
+    let mut acts = Vec::new();
+    let note = match (held, landing) {
+        _ if issue.closed.is_some() => None,
+        (Some((_, note)), _) => {
+            acts.extend([Act::tell(&issue.id), Act::stop(&issue.id)]);
+            note.clone()
+        }
+        (None, Some(entry)) => {
+            acts.extend(queue::acts(entry, &issue.id));
+            Some(landing_state(entry))
+        }
+        (None, None) => why,
+    };
+    if needs_you {
+        acts.insert(0, Act::answer(&issue.id));
+    }
+    let card = Card {
+        repository: None,
+        id: issue.id.clone(),
+        shown: issue.id.clone(),
+        title: issue.title.clone(),
+        priority: issue.priority,
+        labels: issue.labels.clone(),
+        agent: held.map(|(agent, _)| agent.clone()).or_else(|| issue.assignee.clone()),
+        note,
+        needs_you,
+        unblocks: known.unblocks.get(&issue.id).copied().unwrap_or_default(),
+        acts,
+    };
+    (stage, card)
+}

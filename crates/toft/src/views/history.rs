@@ -1,0 +1,114 @@
+//! What happened, the newest first.
+
+use serde::Serialize;
+use serde_json::Value;
+use toft_core::{
+    change::Event,
+    issue::Put,
+    text::{clean, short},
+    time::Timestamp,
+    verbs::log,
+};
+use toft_session::Error;
+
+use super::RepositorySource;
+
+/// The newest events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HistoryView {
+    pub rows: Vec<HistoryRow>,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HistoryRow {
+    pub seq: u64,
+    pub at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    pub actor: String,
+    pub verb: String,
+    /// What it is about.
+    pub entity: String,
+    /// The id as people see it.
+    pub shown: String,
+    pub text: String,
+}
+
+impl HistoryView {
+    /// The newest events of repositories, at most so many of each.
+    pub fn of(sources: &[RepositorySource<'_>], limit: usize) -> Result<Self, Error> {
+        let mut view = Self::default();
+        for source in sources {
+            let request = log::Request { scope: source.scope.clone(), limit, ..log::Request::default() };
+            let events = source.toft.work().act(&source.toft.located().agent, None, request)?;
+            view.rows.extend(rows(source, &events));
+        }
+        view.rows.sort_by_key(|row| std::cmp::Reverse((row.at, row.seq)));
+        Ok(view)
+    }
+}
+
+/// Events as rows, in their order.
+pub(super) fn rows(source: &RepositorySource<'_>, events: &[Event]) -> Vec<HistoryRow> {
+    let ids: Vec<&str> = events.iter().map(|event| event.entity.as_str()).collect();
+    let row = |(event, shown): (&Event, String)| HistoryRow {
+        seq: event.seq,
+        at: event.at,
+        repository: source.name.clone(),
+        actor: event.actor.clone(),
+        verb: event.verb.clone(),
+        entity: event.entity.clone(),
+        text: particulars(event),
+        shown,
+    };
+    events.iter().zip(source.shorten(&ids)).map(row).collect()
+}
+
+/// The particulars of an event; of a change of an issue, what was written.
+#[must_use]
+pub fn particulars(event: &Event) -> String {
+    let said = |name: &str, value: &Value| match value {
+        Value::String(text) => format!("{name}={}", short(text, 60)),
+        other => format!("{name}={}", short(&other.to_string(), 60)),
+    };
+    let written = event.detail.get("now").and_then(|puts| serde_json::from_value::<Vec<Put>>(puts.clone()).ok());
+    let empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    let words: Vec<String> = match (written, &event.detail) {
+        (Some(puts), _) if event.verb != "issue.added" => puts
+            .iter()
+            .map(|put| match put {
+                Put::Field(name, Some(value)) if name == "closed" => closed(value),
+                Put::Field(name, Some(value)) => said(name, value),
+                Put::Field(name, None) => format!("-{}", clean(name)),
+                Put::Label(word, there) => format!("{}{}", if *there { "+" } else { "-" }, clean(word)),
+                Put::Dep(dep, there) => {
+                    let kind = if dep.blocks() { "needs".to_owned() } else { clean(&dep.kind) };
+                    format!("{}{kind} {}", if *there { "+" } else { "-" }, clean(&dep.on))
+                }
+                Put::Comment(said) => format!("\"{}\"", short(&said.text, 60)),
+                Put::Unsay(_) => "-comment".to_owned(),
+            })
+            .collect(),
+        (_, Value::Object(fields)) => fields
+            .iter()
+            .filter(|(name, value)| !empty(value) && !["was", "now"].contains(&name.as_str()))
+            .map(|(name, value)| said(name, value))
+            .collect(),
+        _ => Vec::new(),
+    };
+    words.join(" ")
+}
+
+/// How an issue was closed: the reason, and the evidence.
+fn closed(value: &Value) -> String {
+    let text =
+        |value: &Value, most: usize| value.as_str().filter(|text| !text.is_empty()).map(|text| short(text, most));
+    let reason = text(&value["reason"], 60).map(|reason| format!(" \"{reason}\"")).unwrap_or_default();
+    let evidence = value["outcome"]["evidence"].as_object().and_then(|kinds| kinds.iter().next());
+    let evidence = evidence.and_then(|(kind, shown)| {
+        let most = if kind == "commit" { 12 } else { 60 };
+        Some(format!(" ({}: {})", clean(&kind.replace('_', " ")), text(shown, most)?))
+    });
+    format!("closed{reason}{}", evidence.unwrap_or_default())
+}

@@ -1,0 +1,308 @@
+//! One issue with everything that belongs to it: its text, why it does not move, attempts, changes, log.
+
+use serde::Serialize;
+use toft_core::{
+    gate::GateKind,
+    issue::{
+        Issue,
+        stage::{IssueStage, StageFacts},
+    },
+    landing::LandingState,
+    refusal::Refusal,
+    time::Timestamp,
+    verbs::{context, land::ListedLanding, log, show},
+};
+use toft_plan::Plan;
+use toft_session::Error;
+
+use super::{Act, HistoryRow, LogLine, RepositorySource, history::rows, landing_state, log::LogReader, queue};
+
+/// Events that are shown.
+const HISTORY: usize = 100;
+/// Lines of a log that are read as a conversation.
+const LINES: usize = 2_000;
+
+/// An issue, or a task that no issue asked for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IssueView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    pub id: String,
+    /// The id as people see it.
+    pub shown: String,
+    pub title: String,
+    pub stage: IssueStage,
+    pub priority: u8,
+    pub labels: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// Sections of text, with their headings.
+    pub text: Vec<(String, String)>,
+    /// Why nobody can start it now.
+    pub why: Vec<String>,
+    /// What it needs first.
+    pub needs: Vec<NamedIssue>,
+    /// What can start when it is closed.
+    pub unblocks: Vec<NamedIssue>,
+    /// Questions that are not answered.
+    pub questions: Vec<String>,
+    /// Attempts at it, oldest first.
+    pub attempts: Vec<AttemptRow>,
+    /// What agents saved, newest first.
+    pub notes: Vec<(Timestamp, String)>,
+    /// What its finished work waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub landing: Option<String>,
+    /// Its finished work may still be returned.
+    pub returnable: bool,
+    pub history: Vec<HistoryRow>,
+    pub acts: Vec<Act>,
+}
+
+/// An issue that another one names.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NamedIssue {
+    pub id: String,
+    /// The id as people see it.
+    pub shown: String,
+    pub title: String,
+    pub status: String,
+}
+
+/// One attempt.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AttemptRow {
+    pub agent: String,
+    pub started: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
+    /// How it ended, and why.
+    pub result: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+}
+
+impl IssueView {
+    /// Looks at one issue or task.
+    pub fn of(source: &RepositorySource<'_>, id: &str) -> Result<Self, Error> {
+        let toft = source.toft;
+        let me = &toft.located().agent;
+        let plan = toft.plan()?;
+        let issue = match &plan {
+            Some(plan) => plan.named(id)?.map(|found| (found.ready(plan.now().unwrap_or_default()), found.issue)),
+            None => None,
+        };
+        let task = some(toft.work().act(me, None, context::Request { id: id.to_owned() }))?.map(|facts| facts.task);
+        let shown_task = match &task {
+            Some(task) => {
+                let request = show::Request { id: task.id.to_string(), why: true, ..show::Request::default() };
+                match toft.work().act(me, None, show::Request { limit: HISTORY, ..request })? {
+                    show::Outcome::Task(shown) => Some(shown),
+                    _ => None,
+                }
+            }
+            None => None,
+        };
+        let landing = some(toft.work().landings(&[id.to_owned()], 0))?.and_then(|found| found.into_iter().next());
+        let mut view = Self::empty(source, id);
+        if let (Some((ready, issue)), Some(plan)) = (&issue, &plan) {
+            view.add_issue(source, plan, issue, *ready)?;
+        }
+        let facts = StageFacts {
+            closed: issue.as_ref().is_some_and(|(_, issue)| issue.closed.is_some()),
+            held: shown_task.as_ref().is_some_and(|shown| shown.holder.is_some()),
+            waiting: shown_task.as_ref().is_some_and(|shown| shown.gates.iter().any(|gate| gate.opened.is_none())),
+            ready: issue.as_ref().is_none_or(|(ready, _)| *ready) || shown_task.is_some(),
+            landing: landing.as_ref().map(|entry| (entry.landing.state, entry.waits.as_ref())),
+        };
+        view.stage = facts.stage();
+        if let Some(shown) = shown_task {
+            view.add_task(*shown);
+        }
+        if let Some(entry) = &landing {
+            view.add_landing(entry);
+        }
+        // What is on its way needs no reason.
+        if !matches!(view.stage, IssueStage::Planned | IssueStage::Working) || facts.held {
+            view.why.clear();
+        }
+        let name = issue.as_ref().map(|(_, issue)| issue.id.clone());
+        let history = log::Request {
+            id: task.map(|task| task.id.to_string()).filter(|_| name.is_none()),
+            issue: name.clone(),
+            scope: source.scope.clone(),
+            limit: HISTORY,
+            ..log::Request::default()
+        };
+        view.history = rows(source, &toft.work().act(me, None, history)?);
+        if name.is_some() {
+            view.acts.push(Act::comment(&view.id));
+        }
+        let dir = source.dir();
+        view.acts = view.acts.into_iter().map(|act| act.in_dir(dir.as_ref())).collect();
+        view.shown = source.shorten(&[&view.id]).swap_remove(0);
+        Ok(view)
+    }
+
+    fn empty(source: &RepositorySource<'_>, id: &str) -> Self {
+        Self {
+            repository: source.name.clone(),
+            id: id.to_owned(),
+            shown: String::new(),
+            title: String::new(),
+            stage: IssueStage::Planned,
+            priority: 0,
+            labels: Vec::new(),
+            agent: None,
+            workspace: None,
+            text: Vec::new(),
+            why: Vec::new(),
+            needs: Vec::new(),
+            unblocks: Vec::new(),
+            questions: Vec::new(),
+            attempts: Vec::new(),
+            notes: Vec::new(),
+            landing: None,
+            returnable: false,
+            history: Vec::new(),
+            acts: Vec::new(),
+        }
+    }
+
+    fn add_issue(
+        &mut self,
+        source: &RepositorySource<'_>,
+        plan: &Plan<'_>,
+        issue: &Issue,
+        ready: bool,
+    ) -> Result<(), Error> {
+        self.id.clone_from(&issue.id);
+        self.title.clone_from(&issue.title);
+        (self.priority, self.labels, self.agent) = (issue.priority, issue.labels.clone(), issue.assignee.clone());
+        let parts =
+            [("", &issue.body), ("Design", &issue.design), ("Acceptance", &issue.acceptance), ("Notes", &issue.notes)];
+        for (heading, text) in parts {
+            self.text.extend(text.clone().map(|text| (heading.to_owned(), text)));
+        }
+        for comment in &issue.comments {
+            self.text.push((format!("{} said", comment.by), comment.text.clone()));
+        }
+        if !ready && issue.closed.is_none() {
+            self.why = plan.why(issue)?.iter().map(ToString::to_string).collect();
+        }
+        let mut needs = Vec::new();
+        for on in issue.blockers() {
+            needs.extend(plan.known(on)?);
+        }
+        let named = |found: Vec<toft_plan::FoundIssue>| -> Vec<NamedIssue> {
+            let ids: Vec<&str> = found.iter().map(|found| found.issue.id.as_str()).collect();
+            let shown = source.shorten(&ids);
+            let named = found.iter().zip(shown).map(|(found, shown)| NamedIssue {
+                id: found.issue.id.clone(),
+                shown,
+                title: found.issue.title.clone(),
+                status: found.issue.status.clone(),
+            });
+            named.collect()
+        };
+        self.needs = named(needs);
+        self.unblocks =
+            named(plan.needed_by(&issue.id)?.into_iter().filter(|found| found.issue.unfinished()).collect());
+        Ok(())
+    }
+
+    fn add_task(&mut self, shown: show::ShownTask) {
+        if self.title.is_empty() {
+            self.title = shown.task.spec.name.clone();
+            self.text.push((String::new(), shown.task.spec.brief.clone()));
+        }
+        self.workspace = shown.workspace.map(|workspace| workspace.path);
+        let asks = shown.gates.iter().filter(|gate| gate.opened.is_none());
+        self.questions = asks.filter_map(|gate| question(&gate.kind)).collect();
+        if !self.questions.is_empty() {
+            self.acts.push(Act::answer(&self.id));
+        }
+        if let Some(holder) = shown.holder {
+            self.agent = Some(holder.agent);
+            self.acts.extend([Act::tell(&self.id), Act::stop(&self.id)]);
+        } else if let Some(why) = shown.why {
+            self.why.extend(why.iter().map(ToString::to_string));
+        }
+        self.notes = shown.checkpoints.into_iter().map(|saved| (saved.created, saved.summary)).collect();
+        self.attempts = shown
+            .attempts
+            .into_iter()
+            .map(|view| {
+                let result = view.attempt.result.map(|result| result.as_str().to_owned()).unwrap_or_default();
+                let reason = view.attempt.reason.filter(|_| view.attempt.ended.is_some());
+                AttemptRow {
+                    agent: view.agent_name,
+                    started: view.attempt.started,
+                    ended: view.attempt.ended,
+                    result: reason.map_or_else(|| result.clone(), |reason| format!("{result}: {reason}")),
+                    cost: view.attempt.cost,
+                }
+            })
+            .collect();
+    }
+
+    fn add_landing(&mut self, entry: &ListedLanding) {
+        if self.title.is_empty() {
+            self.title.clone_from(&entry.landing.title);
+        }
+        self.landing = Some(landing_state(entry));
+        self.returnable = entry.landing.state == LandingState::Queued;
+        self.acts.extend(queue::acts(entry, &self.id));
+        if let Some(bounce) = entry.landing.bounce() {
+            self.text.push(("Sent back".to_owned(), bounce.message.clone()));
+        }
+    }
+
+    /// What its agents changed, in the format of git: of finished work, what would land.
+    pub fn diff(source: &RepositorySource<'_>, id: &str) -> Result<Option<String>, Error> {
+        let work = source.toft.work();
+        let landing = some(work.landings(&[id.to_owned()], 0))?.and_then(|found| found.into_iter().next());
+        let queued = landing.filter(|entry| entry.landing.state == LandingState::Queued);
+        if let (Some(entry), Some(repository)) = (queued, work.landing_repository()?) {
+            let diff = repository.diff(&entry.landing.offer.target, &entry.landing.offer.tip)?;
+            return Ok(Some(String::from_utf8_lossy(&diff).into_owned()));
+        }
+        let Ok(all) = source.toft.workspaces() else { return Ok(None) };
+        let Some(named) = some(all.named(Some(id)))? else { return Ok(None) };
+        let Some(workspace) = some(all.open(&named))? else { return Ok(None) };
+        Ok(Some(all.diff(&workspace, false)?))
+    }
+
+    /// What its agent says and does, or did last.
+    pub fn log(source: &RepositorySource<'_>, id: &str) -> Result<Vec<LogLine>, Error> {
+        let toft = source.toft;
+        let Some(log) = some(toft.attempts().attempt_log(&toft.located().agent, id, 0))? else { return Ok(Vec::new()) };
+        let mut conversation = LogReader::default();
+        let last = log.lines.len().saturating_sub(LINES);
+        let mut lines: Vec<LogLine> = log.lines[last..].iter().flat_map(|line| conversation.line(line)).collect();
+        lines.extend(conversation.end());
+        Ok(lines)
+    }
+}
+
+/// What a gate asks of a person.
+fn question(kind: &GateKind) -> Option<String> {
+    match kind {
+        GateKind::Human { question } => Some(question.clone()),
+        GateKind::Command { command } => Some(format!("run `{command}`")),
+        GateKind::Timer { .. } => None,
+    }
+}
+
+/// Nothing, if there is no such thing.
+fn some<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(Error::Refused(Refusal::NotFound { .. } | Refusal::WrongState { .. } | Refusal::Invalid { .. })) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,77 @@
+//! The log of an agent as a conversation.
+
+use serde::Serialize;
+use toft_core::time::Timestamp;
+use toft_session::transcript::{self, TranscriptEntry};
+
+/// A piece of a conversation, of one or more lines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LogLine {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+    /// What stands before it: the name of a tool, `→` for an answer, `error`.
+    pub sign: String,
+    pub text: String,
+    /// It is an answer of a tool, which may be long.
+    pub answer: bool,
+}
+
+/// Reads the lines of a log as a conversation. Parts of a message are put together.
+#[derive(Debug, Default)]
+pub struct LogReader {
+    /// The message whose parts come one by one, and its time.
+    parts: Option<(Timestamp, String)>,
+}
+
+impl LogReader {
+    /// What a line of the log adds.
+    pub fn line(&mut self, line: &str) -> Vec<LogLine> {
+        let mut said = Vec::new();
+        let entries = split(line).and_then(|(at, voice, text)| match voice {
+            "out" => Some((at, transcript::entries(text.trim_end())?)),
+            _ => None,
+        });
+        let Some((at, entries)) = entries else {
+            said.extend(self.end());
+            said.push(match split(line) {
+                Some((at, voice, text)) => LogLine::new(Some(at), &format!("{voice}  "), text),
+                None => LogLine::new(None, "", line),
+            });
+            return said;
+        };
+        for entry in entries {
+            if let TranscriptEntry::Part(text) = entry {
+                self.parts.get_or_insert_with(|| (at, String::new())).1.push_str(&text);
+                continue;
+            }
+            said.extend(self.end());
+            let at = Some(at);
+            said.push(match entry {
+                TranscriptEntry::Message(text) | TranscriptEntry::Part(text) => LogLine::new(at, "", &text),
+                TranscriptEntry::Tool { name, on } if on.is_empty() => LogLine::new(at, "", &name),
+                TranscriptEntry::Tool { name, on } => LogLine::new(at, &format!("{name}: "), &on),
+                TranscriptEntry::Result(text) => LogLine { answer: true, ..LogLine::new(at, "→ ", &text) },
+                TranscriptEntry::Problem(text) => LogLine::new(at, "error: ", &text),
+            });
+        }
+        said
+    }
+
+    /// The message whose parts were collected, if any.
+    pub fn end(&mut self) -> Option<LogLine> {
+        self.parts.take().map(|(at, text)| LogLine::new(Some(at), "", text.trim()))
+    }
+}
+
+impl LogLine {
+    fn new(at: Option<Timestamp>, sign: &str, text: &str) -> Self {
+        Self { at, sign: sign.to_owned(), text: text.to_owned(), answer: false }
+    }
+}
+
+/// The time, the source and the text of a line of a log.
+fn split(line: &str) -> Option<(Timestamp, &str, &str)> {
+    let mut words = line.splitn(3, ' ');
+    let (at, voice, said) = (words.next()?, words.next()?, words.next()?);
+    Some((serde_json::from_value(at.into()).ok()?, voice, said))
+}

@@ -1,0 +1,139 @@
+//! What people look at: structs that the terminal, the browser and the command line render. They are built from verbs; who
+//! renders one decides nothing.
+
+mod act;
+mod agents;
+mod board;
+mod graph;
+mod history;
+mod issue;
+mod log;
+mod machines;
+mod needs_you;
+mod queue;
+mod status;
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use toft_core::repository::Scope;
+use toft_session::{Error, config::Config};
+
+use crate::{Reached, Toft, every_repository};
+
+pub use self::{
+    act::{Act, command_line},
+    agents::{AgentRow, AgentsView},
+    board::{BoardColumn, BoardView, Card},
+    graph::{GraphMark, GraphRow, GraphView, graph_rows},
+    history::{HistoryRow, HistoryView, particulars},
+    issue::{AttemptRow, IssueView, NamedIssue},
+    log::{LogLine, LogReader},
+    machines::{MachineRow, MachinesView},
+    needs_you::{Need, NeedKind, NeedsYouView},
+    queue::{QueueRow, QueueView, landing_name, landing_state},
+    status::{RepositoryStatus, StatusView, unlanded},
+};
+
+/// A repository that is looked at.
+#[derive(Clone)]
+pub struct RepositorySource<'a> {
+    pub toft: &'a Toft,
+    pub scope: Scope,
+    /// What it is called, where there are several.
+    pub name: Option<String>,
+    /// Whether its issues are wanted, too.
+    pub ledgers: bool,
+}
+
+impl RepositorySource<'_> {
+    /// The directory in which commands about it run.
+    fn dir(&self) -> Option<PathBuf> {
+        self.name.as_ref().map(|_| self.toft.located().dir.clone())
+    }
+
+    /// Ids as people see them: as short as is unique.
+    fn shorten(&self, ids: &[&str]) -> Vec<String> {
+        let shown = self.toft.shorten_ids(&ids.join("\n"));
+        let shown: Vec<String> = shown.lines().map(str::to_owned).collect();
+        if shown.len() == ids.len() { shown } else { ids.iter().map(|id| (*id).to_owned()).collect() }
+    }
+}
+
+/// Repositories that are looked at for a while.
+pub struct Views {
+    repositories: Vec<Reached>,
+    several: bool,
+}
+
+/// How far the stores were when something was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewCursor(Vec<u64>);
+
+impl Views {
+    /// Of one repository.
+    #[must_use]
+    pub fn of(toft: Toft) -> Self {
+        let scope = toft.scope();
+        Self { repositories: vec![Reached { toft, scope, name: None, ledgers: true }], several: false }
+    }
+
+    /// Of every repository of this user; the second list has what could not be read.
+    pub fn of_all(config: &Config) -> Result<(Self, Vec<String>), Error> {
+        let (repositories, bad) = every_repository(config)?;
+        Ok((Self { repositories, several: true }, bad))
+    }
+
+    /// The repositories.
+    #[must_use]
+    pub fn sources(&self) -> Vec<RepositorySource<'_>> {
+        let mut sources = Vec::new();
+        for Reached { toft, scope, name, ledgers } in &self.repositories {
+            let name = name.clone().or_else(|| self.several.then(String::new));
+            sources.push(RepositorySource { toft, scope: scope.clone(), name, ledgers: *ledgers });
+        }
+        sources
+    }
+
+    /// The repository of this name; the only one if there is one.
+    pub fn source(&self, name: Option<&str>) -> Option<RepositorySource<'_>> {
+        let mut sources = self.sources();
+        match sources.len() {
+            1 => sources.pop(),
+            _ => sources.into_iter().find(|source| source.name.as_deref() == name),
+        }
+    }
+
+    /// How far the stores are.
+    pub fn cursor(&self) -> Result<ViewCursor, Error> {
+        self.repositories
+            .iter()
+            .map(|reached| Ok(reached.toft.store().change_counter()?))
+            .collect::<Result<_, Error>>()
+            .map(ViewCursor)
+    }
+
+    /// Waits until a store has changed since, or so long. A single store on a server is asked once; of several, each in turn.
+    pub fn wait(&self, cursor: &ViewCursor, patience: Duration) -> Result<ViewCursor, Error> {
+        /// How often several stores are looked at.
+        const LOOK: Duration = Duration::from_millis(200);
+        let until = Instant::now() + patience;
+        if let ([only], [pulse]) = (self.repositories.as_slice(), cursor.0.as_slice()) {
+            return Ok(ViewCursor(vec![only.toft.wait_for_change(*pulse, until)?]));
+        }
+        loop {
+            let now = self.cursor()?;
+            if now != *cursor || Instant::now() >= until {
+                return Ok(now);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// What was said beside the outcomes.
+    pub fn take_notes(&self) -> Vec<String> {
+        self.repositories.iter().flat_map(|reached| reached.toft.take_notes()).collect()
+    }
+}

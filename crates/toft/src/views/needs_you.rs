@@ -1,0 +1,273 @@
+//! What needs a person, the most urgent first.
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+use toft_core::{landing::LandingWait, time::Timestamp, verbs::status::NeedsYou};
+use toft_land::TakeUp;
+use toft_plan::FoundIssue;
+use toft_session::Error;
+use toft_work::workspaces::Collision;
+
+use super::{Act, RepositorySource, RepositoryStatus, StatusView, landing_name};
+
+/// Rows of each kind.
+const MOST: usize = 200;
+/// How many files of a collision are named.
+const FILES: usize = 3;
+
+/// What needs a person.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct NeedsYouView {
+    pub rows: Vec<Need>,
+    /// How many agents work now.
+    pub working: usize,
+    /// How much finished work has not landed.
+    pub unlanded: usize,
+    /// What is worth knowing beside it.
+    pub notes: Vec<String>,
+}
+
+/// One thing that needs a person.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Need {
+    pub kind: NeedKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// What it is about: an issue, a task, or empty.
+    pub id: String,
+    /// The id as people see it.
+    pub shown: String,
+    pub title: String,
+    /// Who asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The question, or what is wrong.
+    pub text: String,
+    /// How many tasks wait for it.
+    pub behind: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    pub acts: Vec<Act>,
+}
+
+/// What kind of decision is needed; those that block most come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NeedKind {
+    /// The target does not pass the check.
+    Red,
+    /// An agent asks.
+    Question,
+    /// Finished work has to be approved.
+    Review,
+    /// A task failed for good.
+    Failed,
+    /// A workflow has spent its budget.
+    Budget,
+    /// The provider refuses an agent for now.
+    Resting,
+    /// Two agents change the same lines.
+    Collision,
+    /// Work is assigned to an agent that is away.
+    Assigned,
+    /// Another clone proposes an issue.
+    Proposal,
+    /// What landed waits for a checkout.
+    TakeUp,
+    /// A message.
+    Message,
+}
+
+impl NeedKind {
+    /// The word users see.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Red => "red target",
+            Self::Question => "question",
+            Self::Review => "review",
+            Self::Failed => "failed",
+            Self::Budget => "budget",
+            Self::Resting => "resting",
+            Self::Collision => "collision",
+            Self::Assigned => "assigned",
+            Self::Proposal => "proposal",
+            Self::TakeUp => "take up",
+            Self::Message => "message",
+        }
+    }
+}
+
+impl NeedsYouView {
+    /// Looks at repositories.
+    pub fn of(sources: &[RepositorySource<'_>]) -> Result<Self, Error> {
+        let status = StatusView::of(sources, MOST)?;
+        let mut view = Self::default();
+        for (source, repository) in sources.iter().zip(&status.repositories) {
+            view.add(source, repository)?;
+        }
+        for resting in &status.resting {
+            let id = resting.agent.clone();
+            view.rows.push(Need {
+                text: format!("{}: {}", resting.refusal.kind.as_str(), resting.refusal.message),
+                title: format!("rests until {}", resting.until),
+                shown: id.clone(),
+                acts: vec![Act::end_rest(&id)],
+                ..Need::new(NeedKind::Resting, id)
+            });
+        }
+        // A task that waits stands for an agent that could work.
+        view.rows.sort_by_key(|need| (Reverse(need.behind), need.kind, need.since));
+        Ok(view)
+    }
+
+    fn add(&mut self, source: &RepositorySource<'_>, status: &RepositoryStatus) -> Result<(), Error> {
+        let mut rows: Vec<Need> = status.outcome.needs_you.iter().filter_map(need).collect();
+        for entry in source.toft.work().landings(&[], 0)? {
+            if entry.waits == Some(LandingWait::Review) && entry.landing.review_task.is_none() {
+                let id = landing_name(&entry.landing);
+                rows.push(Need {
+                    title: entry.landing.title.clone(),
+                    from: Some(entry.landing.author.clone()),
+                    text: format!("finished; into {}", entry.landing.offer.target),
+                    since: Some(entry.landing.updated),
+                    acts: vec![Act::approve(&id), Act::send_back(&id)],
+                    ..Need::new(NeedKind::Review, id)
+                });
+            }
+        }
+        for FoundIssue { issue, .. } in &status.proposals {
+            rows.push(Need {
+                title: issue.title.clone(),
+                from: issue.origin.as_ref().map(|origin| origin.by.clone()),
+                text: "is proposed for this ledger".to_owned(),
+                acts: vec![Act::accept(&issue.id), Act::reject(&issue.id)],
+                ..Need::new(NeedKind::Proposal, issue.id.clone())
+            });
+        }
+        rows.extend(status.workspaces.collisions.iter().map(collision));
+        for target in &status.unlanded.red {
+            rows.push(Need {
+                title: target.clone(),
+                text: "does not pass the check: nothing lands before it does".to_owned(),
+                acts: vec![Act::land_all()],
+                ..Need::new(NeedKind::Red, String::new())
+            });
+        }
+        for TakeUp { target, dir, command, .. } in &status.unlanded.take_up {
+            rows.push(Need {
+                title: target.clone(),
+                text: format!("what landed waits: run {command} in {dir}"),
+                ..Need::new(NeedKind::TakeUp, String::new())
+            });
+        }
+        let ids: Vec<&str> = rows.iter().map(|need| need.id.as_str()).collect();
+        let (shown, dir) = (source.shorten(&ids), source.dir());
+        for (mut need, shown) in rows.into_iter().zip(shown) {
+            need.acts = need.acts.into_iter().map(|act| act.in_dir(dir.as_ref())).collect();
+            self.rows.push(Need { shown, repository: source.name.clone(), ..need });
+        }
+        self.working += status.outcome.working.iter().filter(|row| !row.lost).count();
+        self.unlanded += status.unlanded.finished;
+        for (FoundIssue { issue, .. }, orphan) in &status.orphans {
+            self.notes.push(format!("{} {}: {}", issue.id, issue.title, orphan.explained()));
+        }
+        for broken in &status.workspaces.broken {
+            let trouble = broken.trouble.as_deref().unwrap_or("is broken");
+            self.notes.push(format!("workspace {}: {trouble}", broken.listed.workspace.name));
+        }
+        Ok(())
+    }
+}
+
+impl Need {
+    fn new(kind: NeedKind, id: String) -> Self {
+        Self {
+            kind,
+            repository: None,
+            shown: id.clone(),
+            id,
+            title: String::new(),
+            from: None,
+            text: String::new(),
+            behind: 0,
+            since: None,
+            acts: Vec::new(),
+        }
+    }
+}
+
+fn need(entry: &NeedsYou) -> Option<Need> {
+    let named = |task: &str, issue: &Option<String>| issue.clone().unwrap_or_else(|| task.to_owned());
+    Some(match entry {
+        NeedsYou::Question { task, issue, name, from, since, text, behind, .. } => {
+            let id = named(task.as_str(), issue);
+            Need {
+                title: name.clone(),
+                from: Some(from.clone()),
+                text: text.clone(),
+                behind: *behind,
+                since: *since,
+                acts: vec![Act::answer(&id)],
+                ..Need::new(NeedKind::Question, id)
+            }
+        }
+        NeedsYou::Failed { task, issue, name, text, behind } => {
+            let id = named(task.as_str(), issue);
+            Need {
+                title: name.clone(),
+                text: text.clone(),
+                behind: *behind,
+                acts: vec![Act::retry(&id)],
+                ..Need::new(NeedKind::Failed, id)
+            }
+        }
+        NeedsYou::Budget { workflow, title, budget, spent } => Need {
+            title: title.clone(),
+            text: format!("spent {spent} of {budget}"),
+            acts: vec![Act::raise(workflow)],
+            ..Need::new(NeedKind::Budget, workflow.clone())
+        },
+        NeedsYou::Assigned { task, issue, name, to, free, .. } => {
+            let id = named(task.as_str(), issue);
+            let next = if *free { "; the next claim that finds nothing else takes it" } else { "" };
+            Need {
+                title: name.clone(),
+                text: format!("is assigned to {to}, which is away{next}"),
+                acts: vec![Act::unassign(&id)],
+                ..Need::new(NeedKind::Assigned, id)
+            }
+        }
+        NeedsYou::Message { id, from, text } => Need {
+            from: Some(from.clone()),
+            text: text.clone(),
+            acts: vec![Act::read_messages()],
+            ..Need::new(NeedKind::Message, id.clone())
+        },
+        NeedsYou::Other => return None,
+    })
+}
+
+fn collision(found: &Collision) -> Need {
+    let parties: Vec<String> = found
+        .between
+        .iter()
+        .map(|party| match (&party.issue, &party.title) {
+            (Some(issue), Some(title)) => format!("{issue} ({title})"),
+            (None, Some(title)) => title.clone(),
+            _ => party.workspace.clone(),
+        })
+        .collect();
+    let mut files: Vec<String> = found.paths.iter().take(FILES).cloned().collect();
+    if found.paths.len() > FILES {
+        files.push(format!("{} more", found.paths.len() - FILES));
+    }
+    let id = found.between.iter().find_map(|party| party.issue.clone()).unwrap_or_default();
+    Need {
+        title: parties.join(" and "),
+        text: format!("both change {}", files.join(", ")),
+        acts: if id.is_empty() { Vec::new() } else { vec![Act::tell(&id)] },
+        ..Need::new(NeedKind::Collision, id)
+    }
+}
