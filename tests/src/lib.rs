@@ -29,6 +29,8 @@ pub mod recorder;
 pub mod repositories;
 pub mod share;
 pub mod simulation;
+#[cfg(unix)]
+pub mod terminal;
 pub mod traps;
 pub mod workspaces;
 #[cfg(unix)]

@@ -1,5 +1,7 @@
 //! Puts what is to be seen on a screen. Every text from outside is made harmless here.
 
+use std::time::Duration;
+
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -7,13 +9,13 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Block, Cell, Clear, Paragraph, Row, Table, TableState},
 };
-use toft::{text::clean, views::command_line};
+use toft::{text::clean, time::span};
 
 use crate::{
     issue_page::{IssuePage, Pane},
     looker::ScreenView,
     prompt::{Prompt, Purpose},
-    rows::{Told, Tone, TopTable},
+    rows::{Told, Tone, TopRow, TopTable},
     state::{Screen, Sheet, TopState},
 };
 
@@ -24,6 +26,8 @@ const TALL: u16 = 20;
 const BELOW: u16 = 8;
 /// From this width on, all columns of the board stand side by side.
 const COLUMNS: u16 = 120;
+/// A look that takes as long is told.
+const SLOW: Duration = Duration::from_secs(2);
 /// Lines of a card.
 const CARD: u16 = 3;
 
@@ -80,6 +84,11 @@ fn header(state: &TopState) -> Line<'static> {
         spans.push(Span::styled(format!("  {} at work", view.working), style(Tone::Busy, state.color)));
         spans.push(Span::raw(format!("  {} to land", view.unlanded)));
     }
+    let slow = state.looking.map(|since| since.elapsed()).filter(|slow| *slow >= SLOW);
+    if let Some(slow) = slow.filter(|_| state.trouble.is_none()) {
+        let slow = format!("  not up to date: no answer for {}", span(slow));
+        spans.push(Span::styled(slow, style(Tone::Bad, state.color)));
+    }
     if let Some(why) = &state.trouble {
         spans.push(Span::styled(format!("  not up to date: {}", clean(why)), style(Tone::Bad, state.color)));
     }
@@ -91,6 +100,10 @@ fn screens(state: &TopState) -> Line<'static> {
     for (n, screen) in Screen::ALL.into_iter().enumerate() {
         let here = if screen == state.screen { Modifier::REVERSED } else { Modifier::empty() };
         spans.push(Span::styled(format!(" {} {} ", n + 1, screen.title()), Style::new().add_modifier(here)));
+    }
+    if !state.filter.is_empty() {
+        let filter = format!("  only rows with {:?}, Esc ends that", clean(&state.filter));
+        spans.push(Span::styled(filter, style(Tone::Bad, state.color)));
     }
     Line::from(spans)
 }
@@ -143,16 +156,31 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, table: &TopTable, state: &TopSt
     let height = usize::from(area.height.saturating_sub(1)).max(1);
     let first = chosen.saturating_sub(height.saturating_sub(1)).min(chosen);
     let first = first.max(chosen.saturating_sub(height / 2).min(table.rows.len().saturating_sub(height)));
-    let cells = |told_: &Told| Cell::from(told(told_, state.color));
-    let rows = table.rows.iter().skip(first).take(height).map(|row| Row::new(row.cells.iter().map(cells)));
-    let heads = table.heads.iter().map(|(name, _)| Cell::from(Line::styled(*name, style(Tone::Faint, state.color))));
     let widths: Vec<Constraint> = table.heads.iter().map(|(_, width)| *width).collect();
+    let places = Layout::horizontal(&widths).spacing(1).split(area);
+    let cell = |((tone, text), place): (&Told, &Rect)| Cell::from(told(&(*tone, cut(text, place.width)), state.color));
+    let row = |row: &TopRow| Row::new(row.cells.iter().zip(places.iter()).map(cell).collect::<Vec<_>>());
+    let rows = table.rows.iter().skip(first).take(height).map(row);
+    let heads = table.heads.iter().map(|(name, _)| Cell::from(Line::styled(*name, style(Tone::Faint, state.color))));
     let shown = Table::new(rows, widths)
         .header(Row::new(heads))
         .column_spacing(1)
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut place = TableState::new().with_selected(Some(chosen - first));
     frame.render_stateful_widget(shown, area, &mut place);
+}
+
+/// A text in one line, with a sign where it goes on.
+fn cut(text: &str, width: u16) -> String {
+    let (line, width) = (clean(text.lines().next().unwrap_or_default()), usize::from(width));
+    if Line::raw(&line).width() <= width {
+        return line;
+    }
+    let mut short: String = line.chars().take(width).collect();
+    while !short.is_empty() && Line::raw(&short).width() >= width {
+        short.pop();
+    }
+    short + "…"
 }
 
 /// All columns of the board side by side.
@@ -181,7 +209,8 @@ fn board(frame: &mut Frame<'_>, area: Rect, state: &TopState) {
             };
             let blocks = if card.unblocks > 0 { format!(" →{}", card.unblocks) } else { String::new() };
             let head = (Tone::Id, format!("{} P{}{blocks}", card.shown, card.priority));
-            let lines = [&head, &(Tone::Plain, card.title.clone()), &says].map(|one| told(one, state.color));
+            let lines = [&head, &(Tone::Plain, card.title.clone()), &says]
+                .map(|(tone, text)| told(&(*tone, cut(text, place.width)), state.color));
             let mark = if here && k == chosen { Modifier::REVERSED } else { Modifier::empty() };
             frame.render_widget(Paragraph::new(lines.to_vec()).style(Style::new().add_modifier(mark)), place);
         }
@@ -216,7 +245,8 @@ fn issue(frame: &mut Frame<'_>, area: Rect, state: &TopState, page: &IssuePage) 
         let first = line.saturating_sub(height / 2).min(lines.len().saturating_sub(height));
         let shown = lines.iter().enumerate().skip(first).take(height).map(|(n, one)| {
             let mark = if n == line { Modifier::REVERSED } else { Modifier::empty() };
-            told(one, state.color).patch_style(Style::new().add_modifier(mark))
+            let line = (one.0, format!("{}{}", one.1, page.comments(n)));
+            told(&line, state.color).patch_style(Style::new().add_modifier(mark))
         });
         frame.render_widget(Paragraph::new(shown.collect::<Vec<_>>()), parts[2]);
         return;
@@ -258,13 +288,16 @@ fn wrapped(lines: &[Told], width: usize, color: bool) -> Vec<Line<'static>> {
 
 /// Text above the screen.
 fn draw_sheet(frame: &mut Frame<'_>, area: Rect, sheet: &Sheet, title: &str) {
-    let inside =
-        Rect { x: area.x + area.width.min(4) / 2, width: area.width.saturating_sub(area.width.min(4)), ..area };
-    let width = usize::from(inside.width.saturating_sub(2));
+    let margin = area.width.min(4);
+    let width = usize::from(area.width.saturating_sub(margin + 2));
     let lines: Vec<Told> = sheet.text.lines().skip(sheet.scroll).map(|line| (Tone::Plain, line.to_owned())).collect();
+    let lines = wrapped(&lines, width, false);
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
+    let (x, y) = (area.x + margin / 2, area.bottom() - height);
+    let inside = Rect { x, y, width: area.width - margin, height };
     frame.render_widget(Clear, inside);
     let block = Block::bordered().title(format!(" {} ", clean(title))).title_bottom(" Esc closes ");
-    frame.render_widget(Paragraph::new(wrapped(&lines, width, false)).block(block), inside);
+    frame.render_widget(Paragraph::new(lines).block(block), inside);
 }
 
 /// The command behind the first key, what was said, and the keys.
@@ -274,18 +307,12 @@ fn footer(frame: &mut Frame<'_>, command: Rect, keys: Rect, state: &TopState) {
         return;
     }
     let acts = state.acts();
-    let line = match (&state.running, &state.said) {
-        (Some(running), _) => (Tone::Busy, format!(" runs: {}", state.shortened(running))),
-        (None, Some(said)) => (Tone::Good, format!(" {said}")),
-        (None, None) => (
-            Tone::Faint,
-            acts.first()
-                .map(|act| {
-                    let more = if act.asks.is_some() { " …" } else { "" };
-                    format!(" {}{more}", state.shortened(&command_line(&act.command)))
-                })
-                .unwrap_or_default(),
-        ),
+    let line = match (state.running.first(), &state.said) {
+        (Some(running), None) => (Tone::Busy, format!(" runs: {}", state.shortened(running))),
+        (_, Some(said)) => (Tone::Good, format!(" {said}")),
+        (None, None) => {
+            (Tone::Faint, acts.first().map(|act| format!(" {}", state.shortened(&act.line()))).unwrap_or_default())
+        }
     };
     frame.render_widget(told(&line, state.color), command);
     let mut spans = Vec::new();
@@ -295,8 +322,11 @@ fn footer(frame: &mut Frame<'_>, command: Rect, keys: Rect, state: &TopState) {
         (None, Some(_)) => {
             &[("Tab", "next"), ("d", "changes"), ("o", "log"), ("u", "undo"), ("Esc", "back"), ("?", "keys")]
         }
+        (None, None) if state.screen == Screen::Board => {
+            &[("←→", "column"), ("Enter", "open"), ("?", "keys"), ("q", "quit"), ("/", "filter"), (":", "command")]
+        }
         (None, None) => {
-            &[("Enter", "open"), ("/", "filter"), ("u", "undo"), (":", "command"), ("?", "keys"), ("q", "quit")]
+            &[("Enter", "open"), ("?", "keys"), ("q", "quit"), ("d", "changes"), ("/", "filter"), (":", "command")]
         }
     };
     for (key, label) in hints.chain(usual.iter().map(|(key, label)| ((*key).to_owned(), *label))) {

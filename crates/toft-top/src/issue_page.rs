@@ -1,9 +1,11 @@
 //! An issue that is open: its text, changes, log and history.
 
+use std::borrow::Cow;
+
 use toft::{
     text::clean,
     time::{Timestamp, span},
-    views::{Act, AttemptRow},
+    views::{Act, AttemptRow, LogLine},
 };
 
 use crate::{
@@ -45,20 +47,45 @@ pub(crate) struct IssuePage {
     pub(crate) line: usize,
     /// Comments on lines that are not sent yet.
     pub(crate) drafts: Vec<(String, String)>,
-    /// Lines of a diff with their places.
+    /// Lines of a diff, and their places.
+    diff: Vec<Told>,
     places: Vec<Option<String>>,
+    log: Vec<Told>,
 }
 
 impl IssuePage {
     pub(crate) fn new(about: (Option<String>, String)) -> Self {
-        let (places, drafts) = (Vec::new(), Vec::new());
-        Self { about, pane: Pane::Text, issue: None, trouble: None, line: 0, drafts, places }
+        Self {
+            about,
+            pane: Pane::Text,
+            issue: None,
+            trouble: None,
+            line: 0,
+            drafts: Vec::new(),
+            diff: Vec::new(),
+            places: Vec::new(),
+            log: Vec::new(),
+        }
     }
 
     pub(crate) fn see(&mut self, issue: OpenIssue) {
         self.trouble = None;
-        self.places = places(issue.diff.as_deref().unwrap_or_default());
+        let diff = issue.diff.as_deref().unwrap_or_default();
+        (self.places, self.diff) = (places(diff), diff_lines(diff));
+        self.see_log(&issue.log);
         self.issue = Some(issue);
+    }
+
+    /// Takes in what the agent said meanwhile.
+    pub(crate) fn see_log(&mut self, log: &[LogLine]) {
+        self.log = log_lines(log);
+    }
+
+    /// The comments on a line of the diff.
+    pub(crate) fn comments(&self, line: usize) -> String {
+        let place = self.places.get(line).and_then(Option::as_ref).filter(|_| self.pane == Pane::Diff);
+        let comments = self.drafts.iter().filter(|(at, _)| Some(at) == place);
+        comments.map(|(_, text)| format!("   ← {text}")).collect()
     }
 
     pub(crate) fn show(&mut self, pane: Pane) {
@@ -91,46 +118,41 @@ impl IssuePage {
         let Some(OpenIssue { view, .. }) = &self.issue else { return Vec::new() };
         let with_drafts = |act: Act| match act.label {
             "return" if !self.drafts.is_empty() => Act::send_back_with(&view.id, &self.drafts),
+            "approve" if !self.drafts.is_empty() => Act::approve_with(&view.id, &self.drafts),
             _ => act,
         };
         view.acts.iter().cloned().map(with_drafts).collect()
     }
 
     /// What the pane says, line by line.
-    pub(crate) fn lines(&self, now: Timestamp) -> Vec<Told> {
-        let Some(issue) = &self.issue else { return vec![(Tone::Faint, "looking…".to_owned())] };
+    pub(crate) fn lines(&self, now: Timestamp) -> Cow<'_, [Told]> {
+        let Some(issue) = &self.issue else { return Cow::Owned(vec![(Tone::Faint, "looking…".to_owned())]) };
         match self.pane {
-            Pane::Text => text(issue, now),
-            Pane::Diff => self.diff(issue),
-            Pane::Log => log(issue),
-            Pane::History => history(issue, now),
+            Pane::Text => Cow::Owned(text(issue, now)),
+            Pane::Diff => Cow::Borrowed(&self.diff),
+            Pane::Log => Cow::Borrowed(&self.log),
+            Pane::History => Cow::Owned(history(issue, now)),
         }
-    }
-
-    fn diff(&self, issue: &OpenIssue) -> Vec<Told> {
-        let Some(diff) = issue.diff.as_deref().filter(|diff| !diff.is_empty()) else {
-            return vec![(Tone::Faint, "Nothing was changed, or its workspace is not here.".to_owned())];
-        };
-        let mut lines: Vec<Told> = Vec::new();
-        for (line, place) in diff.lines().zip(&self.places) {
-            let tone = match line.as_bytes().first() {
-                Some(b'd') if line.starts_with("diff --git ") => Tone::Head,
-                Some(b'@') => Tone::Id,
-                Some(b'+') => Tone::Good,
-                Some(b'-') => Tone::Bad,
-                _ => Tone::Plain,
-            };
-            let comments = self.drafts.iter().filter(|(at, _)| Some(at) == place.as_ref());
-            let comments: String = comments.map(|(_, text)| format!("   ← {text}")).collect();
-            lines.push((tone, format!("{}{comments}", line.replace('\t', "    "))));
-        }
-        lines
     }
 }
 
-/// The file and the line of the new side, for each line of a diff.
+fn diff_lines(diff: &str) -> Vec<Told> {
+    if diff.is_empty() {
+        return vec![(Tone::Faint, "Nothing was changed, or its workspace is not here.".to_owned())];
+    }
+    let tone = |line: &str| match line.as_bytes().first() {
+        Some(b'd') if line.starts_with("diff --git ") => Tone::Head,
+        Some(b'@') => Tone::Id,
+        Some(b'+') => Tone::Good,
+        Some(b'-') => Tone::Bad,
+        _ => Tone::Plain,
+    };
+    diff.lines().map(|line| (tone(line), line.replace('\t', "    "))).collect()
+}
+
+/// The file and the line, for each line of a diff: of the new side, or of the old one if it was removed.
 fn places(diff: &str) -> Vec<Option<String>> {
-    let (mut file, mut at, mut in_lines) = (None, 0_u64, false);
+    let (mut file, mut before, mut at, mut in_lines) = (None, 0_u64, 0_u64, false);
     let mut places = Vec::new();
     for line in diff.lines() {
         let mut place = None;
@@ -138,13 +160,19 @@ fn places(diff: &str) -> Vec<Option<String>> {
             file = names.rsplit_once(" b/").map(|(_, path)| path.trim_matches('"').to_owned());
             in_lines = false;
         } else if let Some(hunk) = line.strip_prefix("@@ ") {
-            let start = hunk.split(' ').find_map(|word| word.strip_prefix('+'));
-            at = start.and_then(|word| word.split(',').next()?.parse().ok()).unwrap_or(0);
-            in_lines = true;
+            let start = |sign: char| {
+                let word = hunk.split(' ').find_map(|word| word.strip_prefix(sign));
+                word.and_then(|word| word.split(',').next()?.parse().ok()).unwrap_or(0)
+            };
+            (before, at, in_lines) = (start('-'), start('+'), true);
         } else if in_lines {
-            place = file.as_ref().map(|file| format!("{file}:{at}"));
-            // A line that was removed stands before the one that follows it.
-            at += u64::from(!line.starts_with('-'));
+            let removed = line.starts_with('-');
+            place = file.as_ref().map(|file| match removed {
+                true => format!("{file}:{before} (removed)"),
+                false => format!("{file}:{at}"),
+            });
+            at += u64::from(!removed);
+            before += u64::from(!line.starts_with('+'));
         }
         places.push(place);
     }
@@ -163,7 +191,7 @@ fn text(issue: &OpenIssue, now: Timestamp) -> Vec<Told> {
     for question in &view.questions {
         lines.push((Tone::Bad, format!("asks you: {question}")));
     }
-    lines.extend(view.why.iter().map(|why| (Tone::Bad, format!("does not move: {why}"))));
+    lines.extend(view.why.iter().map(|why| (Tone::Bad, format!("waits: {why}"))));
     for (heading, text) in &view.text {
         lines.push((Tone::Plain, String::new()));
         if !heading.is_empty() {
@@ -212,9 +240,9 @@ fn attempts(attempts: &[AttemptRow], now: Timestamp) -> Vec<Told> {
     lines
 }
 
-fn log(issue: &OpenIssue) -> Vec<Told> {
+fn log_lines(log: &[LogLine]) -> Vec<Told> {
     let mut lines = Vec::new();
-    for said in &issue.log {
+    for said in log {
         let at = said.at.and_then(|at| jiff::Timestamp::from_millisecond(at.0).ok());
         let at = at.map(|at| at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string());
         let tone = if said.sign.starts_with("error") { Tone::Bad } else { Tone::Plain };
@@ -249,6 +277,6 @@ mod tests {
         let diff = "diff --git a/x.rs b/x.rs\n--- a/x.rs\n+++ b/x.rs\n@@ -1,3 +4,3 @@ fn x()\n a\n-b\n+c\n d\n";
         let found = places(diff);
         let found: Vec<&str> = found.iter().map(|place| place.as_deref().unwrap_or("")).collect();
-        assert_eq!(found, ["", "", "", "", "x.rs:4", "x.rs:5", "x.rs:5", "x.rs:6"]);
+        assert_eq!(found, ["", "", "", "", "x.rs:4", "x.rs:2 (removed)", "x.rs:5", "x.rs:6"]);
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
@@ -24,8 +24,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use toft::views::Views;
+use ratatui::{
+    DefaultTerminal,
+    crossterm::{
+        event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind},
+        execute,
+    },
+};
+use signal_hook::iterator::Signals;
+use toft::views::{LogLine, Views};
 
 use self::{
     draw::draw,
@@ -58,23 +65,75 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// What the screen hears of.
 pub(crate) enum News {
+    /// A look has begun.
+    Looks(Instant),
     /// A look is over.
     Seen(Box<looker::ScreenLook>),
+    /// What the agent of an issue that is open has said.
+    Log { about: (Option<String>, String), log: Vec<LogLine> },
+    /// A server does not answer.
+    Waits(String),
     /// A command has ended.
     Ran { arguments: Vec<String>, preview: bool, end: CommandEnd },
 }
+
+/// Who hears that a server does not answer.
+static WAITS: Mutex<Option<Sender<News>>> = Mutex::new(None);
+
+/// Says on the screen that a server does not answer; returns whether there is one.
+pub fn tell_wait(text: &str) -> bool {
+    let waits = WAITS.lock().unwrap_or_else(PoisonError::into_inner);
+    waits.as_ref().is_some_and(|tell| tell.send(News::Waits(text.to_owned())).is_ok())
+}
+
+/// The signal of a terminal that is gone.
+const HANGUP: &[i32] = if cfg!(unix) { &[1] } else { &[] };
+/// How long a terminal that is gone may keep us from leaving.
+const GONE: Duration = Duration::from_secs(1);
+/// How long commands have to end when the person leaves.
+const ENDS: Duration = Duration::from_secs(10);
 
 /// Shows screens until the person leaves.
 pub fn run(rules: TopRules) -> io::Result<()> {
     let (tell, news) = mpsc::channel();
     let TopRules { views, commander, title, color } = rules;
     let looker = Looker::start(Arc::new(views), tell.clone());
-    let mut terminal = ratatui::try_init()?;
+    let mut terminal = open_terminal()?;
+    let ends = end_by_signals()?;
     let mut top = Top { state: TopState::new(title, color), looker, commander, tell, stop: Arc::default() };
-    let done = top.show(&mut terminal, &news);
-    top.stop.store(true, Ordering::Relaxed);
-    ratatui::try_restore()?;
+    *WAITS.lock().unwrap_or_else(PoisonError::into_inner) = Some(top.tell.clone());
+    let done = top.show(&mut terminal, &news, &ends.told);
+    ends.left.store(true, Ordering::Relaxed);
+    *WAITS.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    close_terminal()?;
+    top.end_commands(&news);
     done
+}
+
+/// Whether signals told us to end, and whether we have left the screens.
+#[derive(Clone, Default)]
+struct Ending {
+    told: Arc<AtomicBool>,
+    left: Arc<AtomicBool>,
+}
+
+/// Ends the screens when a signal says so. Waiting for a key of a terminal that is gone may never end: then the process does.
+fn end_by_signals() -> io::Result<Ending> {
+    let ending = Ending::default();
+    let mut signals = Signals::new(signal_hook::consts::TERM_SIGNALS.iter().chain(HANGUP))?;
+    let told = ending.clone();
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            told.told.store(true, Ordering::Relaxed);
+            thread::sleep(GONE);
+            if !told.left.load(Ordering::Relaxed) {
+                // There may be nothing left to restore.
+                let _ = close_terminal();
+                std::process::exit(0);
+            }
+        }
+    });
+    Ok(ending)
 }
 
 /// The screens, and those who work for them.
@@ -88,11 +147,22 @@ struct Top {
 }
 
 impl Top {
-    fn show(&mut self, terminal: &mut ratatui::DefaultTerminal, news: &Receiver<News>) -> io::Result<()> {
+    /// Ends commands that run, and waits for them.
+    fn end_commands(&mut self, news: &Receiver<News>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let until = Instant::now() + ENDS;
+        while !self.state.running.is_empty() && Instant::now() < until {
+            if let Ok(News::Ran { arguments, preview, end }) = news.recv_timeout(ENDS) {
+                self.state.ran(&arguments, preview, &end);
+            }
+        }
+    }
+
+    fn show(&mut self, terminal: &mut DefaultTerminal, news: &Receiver<News>, ends: &AtomicBool) -> io::Result<()> {
         self.look();
         let mut drawn = Instant::now() - TICK;
         let mut fresh = true;
-        loop {
+        while !ends.load(Ordering::Relaxed) {
             if fresh || drawn.elapsed() >= Duration::from_secs(1) {
                 terminal.draw(|frame| draw(frame, &mut self.state))?;
                 (drawn, fresh) = (Instant::now(), false);
@@ -102,7 +172,7 @@ impl Top {
                 match event::read()? {
                     Event::Key(key) if key.kind != KeyEventKind::Release => {
                         let effects = self.state.key(key);
-                        if self.carry_out(effects) {
+                        if self.carry_out(effects, terminal)? {
                             return Ok(());
                         }
                     }
@@ -115,7 +185,13 @@ impl Top {
                 continue;
             }
             match news.recv_timeout(Duration::from_millis(30)) {
+                Ok(News::Looks(since)) => {
+                    self.state.looking = Some(since);
+                    continue;
+                }
                 Ok(News::Seen(look)) => self.state.see(*look),
+                Ok(News::Log { about, log }) => self.state.see_log(&about, &log),
+                Ok(News::Waits(why)) => self.state.trouble = Some(why),
                 Ok(News::Ran { arguments, preview, end }) => {
                     self.state.ran(&arguments, preview, &end);
                     self.look();
@@ -129,6 +205,7 @@ impl Top {
             }
             fresh = true;
         }
+        Ok(())
     }
 
     fn look(&mut self) {
@@ -136,11 +213,13 @@ impl Top {
     }
 
     /// Does what a key asked for; returns whether to leave.
-    fn carry_out(&mut self, effects: Vec<Effect>) -> bool {
+    fn carry_out(&mut self, effects: Vec<Effect>, terminal: &mut DefaultTerminal) -> io::Result<bool> {
         for effect in effects {
             match effect {
-                Effect::Leave => return true,
+                Effect::Leave => return Ok(true),
                 Effect::Look => self.look(),
+                Effect::Redraw => terminal.clear()?,
+                Effect::Suspend => suspend(terminal)?,
                 Effect::Stop => self.stop.store(true, Ordering::Relaxed),
                 Effect::Run { arguments, preview } => {
                     self.stop.store(false, Ordering::Relaxed);
@@ -153,8 +232,29 @@ impl Top {
                 }
             }
         }
-        false
+        Ok(false)
     }
+}
+
+/// Takes the terminal over: a text that is pasted comes as one, whatever lines it has.
+fn open_terminal() -> io::Result<DefaultTerminal> {
+    let terminal = ratatui::try_init()?;
+    execute!(io::stdout(), EnableBracketedPaste)?;
+    Ok(terminal)
+}
+
+fn close_terminal() -> io::Result<()> {
+    execute!(io::stdout(), DisableBracketedPaste)?;
+    ratatui::try_restore()
+}
+
+/// Gives the terminal back to the shell until that lets this program go on.
+fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
+    close_terminal()?;
+    #[cfg(unix)]
+    signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)?;
+    *terminal = open_terminal()?;
+    terminal.clear()
 }
 
 impl From<Screen> for LookOrder {

@@ -49,6 +49,21 @@ pub enum ScreenView {
     Machines(MachinesView),
 }
 
+impl ScreenView {
+    /// The screen that it is for.
+    pub(crate) fn screen(&self) -> Screen {
+        match self {
+            Self::NeedsYou(_) => Screen::NeedsYou,
+            Self::Agents(_) => Screen::Agents,
+            Self::Board(_) => Screen::Board,
+            Self::Queue(_) => Screen::Queue,
+            Self::Graph(_) => Screen::Graph,
+            Self::History(_) => Screen::History,
+            Self::Machines(_) => Screen::Machines,
+        }
+    }
+}
+
 /// An issue with its changes and its log.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenIssue {
@@ -60,7 +75,7 @@ pub(crate) struct OpenIssue {
 /// One look.
 pub(crate) struct ScreenLook {
     pub(crate) order: LookOrder,
-    pub(crate) sight: Result<ScreenView, String>,
+    pub(crate) sights: Vec<Result<ScreenView, String>>,
     pub(crate) issue: Option<Result<OpenIssue, String>>,
     pub(crate) notes: Vec<String>,
 }
@@ -117,12 +132,13 @@ fn watch(views: &Views, desk: &(Mutex<Desk>, Condvar)) {
 }
 
 fn look(views: &Views, desk: &(Mutex<Desk>, Condvar), tell: &Sender<News>) {
+    let mut looked = Instant::now();
     loop {
         let order = {
             let mut now = desk.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let patience =
-                if now.order.as_ref().is_some_and(|order| order.issue.is_some()) { LOG } else { LOOK_ANYWAY };
-            let until = Instant::now() + patience;
+            let log_only =
+                now.order.as_ref().is_some_and(|order| order.issue.is_some()) && looked.elapsed() < LOOK_ANYWAY;
+            let until = Instant::now() + if log_only { LOG } else { LOOK_ANYWAY };
             while !(now.changed && now.order.is_some()) {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() && now.order.is_some() {
@@ -130,17 +146,34 @@ fn look(views: &Views, desk: &(Mutex<Desk>, Condvar), tell: &Sender<News>) {
                 }
                 now = desk.1.wait_timeout(now, left.max(PAUSE)).unwrap_or_else(PoisonError::into_inner).0;
             }
-            now.changed = false;
-            now.order.clone()
+            let changed = std::mem::take(&mut now.changed);
+            (now.order.clone(), changed || !log_only)
         };
-        let Some(order) = order else { continue };
+        let (Some(order), changed) = order else { continue };
+        if let (false, Some((repository, id))) = (changed, &order.issue) {
+            // Nothing has changed but what the agent says.
+            let log = views.source(repository.as_deref()).and_then(|source| IssueView::log(&source, id).ok());
+            let about = (repository.clone(), id.clone());
+            if tell.send(News::Log { about, log: log.unwrap_or_default() }).is_err() {
+                return;
+            }
+            continue;
+        }
         let begun = Instant::now();
-        let sight = see(views, order.screen).map_err(|error| error.to_string());
+        looked = begun;
+        if tell.send(News::Looks(begun)).is_err() {
+            return;
+        }
+        let mut sights = vec![see(views, order.screen).map_err(|error| error.to_string())];
+        if order.screen != Screen::NeedsYou {
+            // It is counted above every screen.
+            sights.push(see(views, Screen::NeedsYou).map_err(|error| error.to_string()));
+        }
         let issue = order
             .issue
             .as_ref()
             .map(|(repository, id)| open(views, repository.as_deref(), id).map_err(|error| error.to_string()));
-        let seen = ScreenLook { order, sight, issue, notes: views.take_notes() };
+        let seen = ScreenLook { order, sights, issue, notes: views.take_notes() };
         if tell.send(News::Seen(Box::new(seen))).is_err() {
             return;
         }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use toft::{
-    text::clean,
+    text::{clean, short},
     views::{NeedsYouView, command_line},
 };
 
@@ -24,6 +24,8 @@ use crate::{
 
 /// How long a change is waited for.
 const WAIT: Duration = Duration::from_secs(15);
+/// Characters of a title or a question that are printed.
+const LONGEST: usize = 500;
 
 /// What is heard.
 enum PlainNews {
@@ -38,8 +40,8 @@ pub fn run_plain(rules: &TopRules, input: impl BufRead + Send + 'static, out: &m
     let (tell, heard) = mpsc::channel();
     let lines = tell.clone();
     thread::spawn(move || {
-        for line in input.lines().map_while(Result::ok) {
-            if lines.send(PlainNews::Line(line)).is_err() {
+        for line in input.split(b'\n').map_while(Result::ok) {
+            if lines.send(PlainNews::Line(String::from_utf8_lossy(&line).into_owned())).is_err() {
                 return;
             }
         }
@@ -138,11 +140,11 @@ fn tell_needs(rules: &TopRules, known: &mut BTreeSet<String>, out: &mut impl Wri
     for need in view.rows.iter().filter(|need| !known.contains(&key(need))) {
         let from = need.from.as_ref().map(|from| format!("{from}: ")).unwrap_or_default();
         let parts = [need.kind.as_str(), &need.shown, &need.title, &format!("{from}{}", need.text)];
-        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).map(clean).collect();
+        let parts: Vec<String> =
+            parts.into_iter().filter(|part| !part.is_empty()).map(|part| short(part, LONGEST)).collect();
         writeln!(out, "needs you: {}", parts.join(", "))?;
         for act in &need.acts {
-            let more = if act.asks.is_some() { " \"…\"" } else { "" };
-            writeln!(out, "  to {}: {}{more}", act.label, clean(&command_line(&act.command)))?;
+            writeln!(out, "  to {}: {}", act.label, clean(&act.line()))?;
         }
     }
     *known = view.rows.iter().map(key).collect();

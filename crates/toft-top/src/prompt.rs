@@ -1,7 +1,13 @@
 //! A line that a person types.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use toft::views::{Act, command_line};
+use toft::{
+    text::short,
+    views::{Act, command_line},
+};
+
+/// Characters of a title that are shown.
+const TITLE: usize = 40;
 
 /// What the line is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +50,14 @@ impl Prompt {
     pub(crate) fn label(&self) -> String {
         match &self.purpose {
             Purpose::Command => "toft ".to_owned(),
-            Purpose::Act(act) => format!("{}: ", act.asks.unwrap_or(act.label)),
-            Purpose::Confirm(act) => format!("{}? Enter does it, Esc does not", command_line(&act.command)),
+            Purpose::Act(act) => format!("{} ({}): ", act.asks.unwrap_or(act.label), short(&act.title, TITLE)),
+            Purpose::Confirm(act) if act.title.is_empty() => {
+                format!("{}? Enter does it, Esc does not", command_line(&act.command))
+            }
+            Purpose::Confirm(act) => {
+                let (command, title) = (command_line(&act.command), short(&act.title, TITLE));
+                format!("{command} ({title})? Enter does it, Esc does not")
+            }
             Purpose::Filter => "/".to_owned(),
             Purpose::Draft { place } => format!("{place}: "),
         }
@@ -54,7 +66,7 @@ impl Prompt {
     /// The command behind it.
     pub(crate) fn command(&self) -> Option<String> {
         match &self.purpose {
-            Purpose::Act(act) if self.text.is_empty() => Some(format!("{} …", command_line(&act.command))),
+            Purpose::Act(act) if self.text.is_empty() => Some(act.line()),
             Purpose::Act(act) => Some(command_line(&act.with(&self.text))),
             _ => None,
         }

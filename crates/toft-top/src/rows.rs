@@ -40,6 +40,16 @@ pub(crate) struct TopRow {
     pub(crate) detail: Vec<Told>,
 }
 
+impl TopRow {
+    /// What it is about, also when its text changes.
+    pub(crate) fn key(&self) -> String {
+        match &self.about {
+            Some((repository, id)) => format!("{} {id}", repository.as_deref().unwrap_or_default()),
+            None => self.cells.iter().map(|(_, text)| text.as_str()).next().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
 /// Rows, and what stands above them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TopTable {
@@ -99,7 +109,7 @@ impl TopTable {
                     ("id", Length(10)),
                     ("for", Length(7)),
                     ("task", Fill(2)),
-                    ("last words", Fill(3)),
+                    ("last note", Fill(3)),
                     ("cost", Length(6)),
                     ("machine", Length(10)),
                 ],
@@ -228,6 +238,7 @@ fn agent_row(row: &AgentRow, now: Timestamp) -> TopRow {
     };
     let (tone, task) = match (row.lost, row.id.is_empty()) {
         (true, _) => (Tone::Bad, format!("lease lost: {}", row.title)),
+        _ if row.waits => (Tone::Bad, format!("waits for you: {}", row.title)),
         (_, true) => (Tone::Faint, idle.to_owned()),
         _ => (Tone::Plain, row.title.clone()),
     };

@@ -1,11 +1,11 @@
 //! What is on the screen, and what keys do. No terminal, no store.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use toft::{
     time::Timestamp,
-    views::{Act, NeedsYouView, command_line},
+    views::{Act, LogLine, NeedsYouView, command_line},
 };
 
 use crate::{
@@ -58,9 +58,19 @@ pub(crate) enum Effect {
         arguments: Vec<String>,
         preview: bool,
     },
+    /// Put everything on the screen anew.
+    Redraw,
+    /// Give the terminal back to the shell until it continues.
+    Suspend,
     /// End the command that runs.
     Stop,
 }
+
+/// A repository, and an issue or task in it.
+pub(crate) type About = (Option<String>, String);
+
+/// Comments, each with its place.
+pub(crate) type Drafts = Vec<(String, String)>;
 
 /// Text above the screen: what a command printed, or the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +87,8 @@ pub(crate) struct TopState {
     pub(crate) color: bool,
     pub(crate) screen: Screen,
     pub(crate) sights: BTreeMap<Screen, ScreenView>,
-    /// The row that is chosen on each screen, and on each column of the board.
-    chosen: BTreeMap<(Screen, usize), usize>,
+    /// The row that is chosen on each screen, and on each column of the board: its number, and what it is about.
+    chosen: BTreeMap<(Screen, usize), (usize, String)>,
     pub(crate) column: usize,
     pub(crate) filter: String,
     pub(crate) prompt: Option<Prompt>,
@@ -88,12 +98,20 @@ pub(crate) struct TopState {
     pub(crate) said: Option<String>,
     /// Why nothing new is seen.
     pub(crate) trouble: Option<String>,
-    /// The command that runs.
-    pub(crate) running: Option<String>,
+    /// Commands that run.
+    pub(crate) running: Vec<String>,
+    /// Commands that were typed, the newest last.
+    typed: Vec<String>,
+    /// Comments on lines that are not sent yet, by issue.
+    drafts: BTreeMap<About, Drafts>,
+    /// The person was told that something would be lost.
+    warned: bool,
     /// The act whose preview runs.
     previewed: Option<Act>,
     /// How many rows fit.
     pub(crate) height: usize,
+    /// When the look began that is not over.
+    pub(crate) looking: Option<Instant>,
     /// What the clock says; fixed in tests.
     pub(crate) clock: fn() -> Timestamp,
 }
@@ -113,9 +131,13 @@ impl TopState {
             issue: None,
             said: None,
             trouble: None,
-            running: None,
+            running: Vec::new(),
+            typed: Vec::new(),
+            drafts: BTreeMap::new(),
+            warned: false,
             previewed: None,
             height: 20,
+            looking: None,
             clock: || Timestamp(jiff::Timestamp::now().as_millisecond()),
         }
     }
@@ -127,14 +149,14 @@ impl TopState {
 
     /// Takes in what was seen.
     pub(crate) fn see(&mut self, look: ScreenLook) {
-        let ScreenLook { order, sight, issue, notes } = look;
+        let ScreenLook { order, sights, issue, notes } = look;
         self.said = notes.into_iter().next().or(self.said.take());
-        match sight {
-            Ok(sight) => {
-                self.trouble = None;
-                self.sights.insert(order.screen, sight);
+        (self.trouble, self.looking) = (None, None);
+        for sight in sights {
+            match sight {
+                Ok(sight) => drop(self.sights.insert(sight.screen(), sight)),
+                Err(why) => self.trouble = Some(why),
             }
-            Err(why) => self.trouble = Some(why),
         }
         if let (Some(issue), Some(page)) = (issue, &mut self.issue)
             && order.issue.as_ref() == Some(&page.about)
@@ -144,16 +166,40 @@ impl TopState {
                 Err(why) => page.trouble = Some(why),
             }
         }
+        self.find_chosen();
+    }
+
+    /// Takes in what an agent said meanwhile.
+    pub(crate) fn see_log(&mut self, about: &(Option<String>, String), log: &[LogLine]) {
+        if let Some(page) = self.issue.as_mut().filter(|page| page.about == *about && page.issue.is_some()) {
+            page.see_log(log);
+        }
+    }
+
+    /// Finds the row again that was chosen: others may stand above it now.
+    fn find_chosen(&mut self) {
+        let (Some(table), Some((_, key))) = (self.table(), self.chosen.get(&self.place()).cloned()) else { return };
+        if let Some(at) = table.rows.iter().position(|row| row.key() == key) {
+            self.chosen.insert(self.place(), (at, key));
+        }
         self.choose(0);
     }
 
     /// Takes in how a command ended.
     pub(crate) fn ran(&mut self, arguments: &[String], preview: bool, end: &CommandEnd) {
-        self.running = None;
+        let line = command_line(arguments);
+        if let Some(at) = self.running.iter().position(|running| *running == line) {
+            self.running.remove(at);
+        }
         let act = self.previewed.take().filter(|_| preview);
         let text = end.text.trim_end().to_owned();
         match act {
-            Some(act) if end.succeeded => {
+            Some(mut act) if end.succeeded => {
+                // The preview names the command that does exactly what it shows.
+                let exact = text.lines().filter_map(|line| line.split_once("toft undo ")).next();
+                if let Some(words) = exact.filter(|_| act.label == "undo").and_then(|(_, rest)| words(rest)) {
+                    act.command.extend(words);
+                }
                 self.sheet = Some(Sheet { title: command_line(arguments), text, scroll: 0 });
                 self.prompt = Some(Prompt::new(Purpose::Confirm(act), ""));
             }
@@ -172,12 +218,12 @@ impl TopState {
 
     /// The number of the row that is chosen.
     pub(crate) fn chosen(&self) -> usize {
-        self.chosen.get(&self.place()).copied().unwrap_or(0)
+        self.chosen.get(&self.place()).map_or(0, |(at, _)| *at)
     }
 
     /// The row that is chosen in a column of the board.
     pub(crate) fn chosen_in(&self, column: usize) -> usize {
-        self.chosen.get(&(Screen::Board, column)).copied().unwrap_or(0)
+        self.chosen.get(&(Screen::Board, column)).map_or(0, |(at, _)| *at)
     }
 
     fn place(&self) -> (Screen, usize) {
@@ -193,9 +239,10 @@ impl TopState {
 
     /// What can be done about what is chosen.
     pub(crate) fn acts(&self) -> Vec<Act> {
-        match &self.issue {
-            Some(page) => page.acts(),
-            None => self.row().map(|row| row.acts).unwrap_or_default(),
+        match (&self.sheet, &self.issue) {
+            (Some(_), _) => Vec::new(),
+            (None, Some(page)) => page.acts(),
+            (None, None) => self.row().map(|row| row.acts).unwrap_or_default(),
         }
     }
 
@@ -220,9 +267,10 @@ impl TopState {
 
     /// Moves to another row.
     fn choose(&mut self, by: isize) {
-        let count = self.table().map_or(0, |table| table.rows.len());
-        let to = self.chosen().saturating_add_signed(by).min(count.saturating_sub(1));
-        self.chosen.insert(self.place(), to);
+        let table = self.table().unwrap_or_default();
+        let to = self.chosen().saturating_add_signed(by).min(table.rows.len().saturating_sub(1));
+        let key = table.rows.get(to).map(TopRow::key).unwrap_or_default();
+        self.chosen.insert(self.place(), (to, key));
     }
 
     /// Takes in what was pasted.
@@ -235,24 +283,25 @@ impl TopState {
     /// Does what a key means here.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
         self.said = None;
+        if key.code != KeyCode::Char('q') {
+            self.warned = false;
+        }
         if self.prompt.is_some() {
             return self.typed(key);
         }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c') if self.running.is_some() => vec![Effect::Stop],
+                KeyCode::Char('c') if !self.running.is_empty() => vec![Effect::Stop],
                 KeyCode::Char('c') => vec![Effect::Leave],
+                KeyCode::Char('l') => vec![Effect::Redraw],
+                KeyCode::Char('z') => vec![Effect::Suspend],
                 KeyCode::Char('d') => self.moved(self.height.cast_signed() / 2),
                 KeyCode::Char('u') => self.moved(-(self.height.cast_signed() / 2)),
                 _ => Vec::new(),
             };
         }
         match key.code {
-            KeyCode::Char('q') if self.running.is_some() => {
-                self.said = Some("a command runs; Ctrl-C ends it".to_owned());
-                Vec::new()
-            }
-            KeyCode::Char('q') if self.sheet.is_none() && self.issue.is_none() => vec![Effect::Leave],
+            KeyCode::Char('q') if self.sheet.is_none() && self.issue.is_none() => self.leave(),
             KeyCode::Esc | KeyCode::Char('q') => self.back(),
             KeyCode::Down | KeyCode::Char('j') => self.moved(1),
             KeyCode::Up | KeyCode::Char('k') => self.moved(-1),
@@ -268,12 +317,50 @@ impl TopState {
                 self.prompt = Some(Prompt::new(Purpose::Command, ""));
                 Vec::new()
             }
+            KeyCode::Char('1'..='7') | KeyCode::Tab if self.sheet.take().is_some() && self.issue.is_none() => {
+                self.screen_key(key.code)
+            }
             _ if self.sheet.is_some() => Vec::new(),
             KeyCode::Char('u') => self.begin(Act::undo()),
             code => match &mut self.issue {
                 Some(_) => self.issue_key(code),
                 None => self.screen_key(code),
             },
+        }
+    }
+
+    /// Leaves, unless something would be lost.
+    fn leave(&mut self) -> Vec<Effect> {
+        let drafts: usize = self.drafts.values().map(Vec::len).sum();
+        if !self.running.is_empty() {
+            self.said = Some("a command runs; Ctrl-C ends it".to_owned());
+            return Vec::new();
+        }
+        if drafts > 0 && !self.warned {
+            self.warned = true;
+            self.said = Some(format!("{} not sent; q again leaves", counted(drafts, "comment is", "comments are")));
+            return Vec::new();
+        }
+        vec![Effect::Leave]
+    }
+
+    /// Opens the issue of the row that is chosen.
+    fn open(&mut self, pane: Pane) -> Vec<Effect> {
+        let Some(about) = self.row().and_then(|row| row.about) else { return Vec::new() };
+        let mut page = IssuePage::new(about.clone());
+        page.drafts = self.drafts.get(&about).cloned().unwrap_or_default();
+        page.show(pane);
+        self.issue = Some(page);
+        vec![Effect::Look]
+    }
+
+    /// Keeps the comments that are not sent yet.
+    fn keep_drafts(&mut self) {
+        if let Some(page) = &self.issue {
+            match page.drafts.is_empty() {
+                true => drop(self.drafts.remove(&page.about)),
+                false => drop(self.drafts.insert(page.about.clone(), page.drafts.clone())),
+            }
         }
     }
 
@@ -296,13 +383,9 @@ impl TopState {
                 self.prompt = Some(Prompt::new(Purpose::Filter, &self.filter));
                 Vec::new()
             }
-            KeyCode::Enter => match self.row().and_then(|row| row.about) {
-                Some(about) => {
-                    self.issue = Some(IssuePage::new(about));
-                    vec![Effect::Look]
-                }
-                None => Vec::new(),
-            },
+            KeyCode::Enter => self.open(Pane::Text),
+            KeyCode::Char('d') => self.open(Pane::Diff),
+            KeyCode::Char('o') => self.open(Pane::Log),
             KeyCode::Char(sign) => self.act(sign),
             _ => Vec::new(),
         }
@@ -318,6 +401,11 @@ impl TopState {
             KeyCode::Char('i') => page.show(Pane::Text),
             KeyCode::Char('h') => page.show(Pane::History),
             KeyCode::Char('c') if page.pane == Pane::Diff => return self.comment_on_line(),
+            KeyCode::Char('x') if page.pane == Pane::Diff => {
+                let place = page.place();
+                page.drafts.retain(|(at, _)| Some(at) != place.as_ref());
+                self.keep_drafts();
+            }
             KeyCode::Char(sign) => return self.act(sign),
             _ => {}
         }
@@ -350,6 +438,14 @@ impl TopState {
         }
     }
 
+    /// Comments that went with a command are no drafts any more.
+    fn sent_drafts(&mut self, arguments: &[String]) {
+        if let Some(page) = &mut self.issue {
+            page.drafts.retain(|(place, _)| !arguments.contains(place));
+        }
+        self.keep_drafts();
+    }
+
     fn begin(&mut self, act: Act) -> Vec<Effect> {
         match (act.asks, &act.preview) {
             (Some(_), _) => self.prompt = Some(Prompt::new(Purpose::Act(act), "")),
@@ -364,11 +460,7 @@ impl TopState {
     }
 
     fn start(&mut self, arguments: Vec<String>, preview: bool) -> Vec<Effect> {
-        if let Some(running) = &self.running {
-            self.said = Some(format!("{running} runs; wait for it, or end it with Ctrl-C"));
-            return Vec::new();
-        }
-        self.running = Some(command_line(&arguments));
+        self.running.push(command_line(&arguments));
         vec![Effect::Run { arguments, preview }]
     }
 
@@ -382,6 +474,7 @@ impl TopState {
         if self.sheet.take().is_some() {
             return Vec::new();
         }
+        self.keep_drafts();
         if self.issue.take().is_some() {
             return vec![Effect::Look];
         }
@@ -404,6 +497,14 @@ impl TopState {
     /// A key while a line is typed.
     fn typed(&mut self, key: KeyEvent) -> Vec<Effect> {
         let Some(prompt) = &mut self.prompt else { return Vec::new() };
+        if key.code == KeyCode::Up && prompt.purpose == Purpose::Command {
+            // Those before what stands there now.
+            let before = self.typed.iter().rposition(|line| *line == prompt.text).unwrap_or(self.typed.len());
+            if let Some(line) = before.checked_sub(1).and_then(|at| self.typed.get(at)) {
+                *prompt = Prompt::new(Purpose::Command, line);
+            }
+            return Vec::new();
+        }
         let typed = prompt.key(key);
         if matches!(prompt.purpose, Purpose::Filter) && typed != Typed::Given {
             self.filter.clone_from(&prompt.text);
@@ -425,26 +526,35 @@ impl TopState {
         }
         match purpose {
             Purpose::Filter => Vec::new(),
-            Purpose::Confirm(act) => self.start(act.command, false),
-            _ if text.trim().is_empty() => Vec::new(),
+            Purpose::Confirm(act) => {
+                self.sent_drafts(&act.command);
+                self.start(act.command, false)
+            }
+            Purpose::Act(act) if text.trim().is_empty() && !act.command.iter().any(|word| word == "--at") => {
+                self.said = Some("nothing was said, nothing was done".to_owned());
+                Vec::new()
+            }
             Purpose::Act(act) => {
                 let arguments = act.with(text.trim());
-                if let Some(page) = &mut self.issue {
-                    // Drafts went with it.
-                    page.drafts.retain(|(place, _)| !arguments.contains(place));
-                }
+                self.sent_drafts(&arguments);
                 self.start(arguments, false)
             }
+            _ if text.trim().is_empty() => Vec::new(),
             Purpose::Draft { place } => {
                 if let Some(page) = &mut self.issue {
                     page.drafts.push((place, text.trim().to_owned()));
-                    self.said = Some(format!("{} comments; r returns the work with them", page.drafts.len()));
+                    let count = counted(page.drafts.len(), "comment", "comments");
+                    self.said = Some(format!("{count}: r returns the work with it, a approves it; x removes it"));
                 }
+                self.keep_drafts();
                 Vec::new()
             }
             Purpose::Command => match words(&text) {
                 Some(words) if words.first().is_some_and(|word| word == "q" || word == "quit") => vec![Effect::Leave],
-                Some(words) => self.start(words, false),
+                Some(words) => {
+                    self.typed.push(text);
+                    self.start(words, false)
+                }
                 None => {
                     self.said = Some("a quote does not end".to_owned());
                     Vec::new()
@@ -454,12 +564,17 @@ impl TopState {
     }
 }
 
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// The keys, for `?`.
 const KEYS: &str = "\
 1…7, Tab     screens: Needs you, Agents, Board, Queue, Graph, History, Machines
 ↑ ↓ j k      choose a row; PgUp PgDn g G go further
 ← →          columns of the board
 Enter        open the issue: Tab goes on, i text, d changes, o log, h history
+d, o         open its changes, or its log, at once
 Esc, q       back; q on a screen leaves
 /            only rows with this text
 
@@ -470,9 +585,11 @@ s            stop the agent
 p            pause or resume an agent
 l            land, after a preview
 v            revert what landed
-c            comment: on a line of the changes, or on the issue
+c            comment: on a line of the changes (x removes it), or on the issue
 u            undo your last operation, after a preview
-:            any command of toft: :add \"Sell apples\"
-Ctrl-C       end the command that runs; otherwise leave
+:            any command of toft: :add \"Sell apples\"; ↑ brings back the last one
+Ctrl-C       end commands that run; otherwise leave
+
+Board: →2 means that two issues need it. Graph: ○ ready, · not ready, ◐ in progress, * on the critical path.
 
 The line above the keys is the command that the first key runs.";

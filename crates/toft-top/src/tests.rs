@@ -31,7 +31,7 @@ fn minutes_ago(minutes: i64) -> Timestamp {
 
 fn act(key: char, label: &'static str, command: &[&str], asks: Option<&'static str>) -> Act {
     let command = command.iter().map(|&word| word.to_owned()).collect();
-    Act { key, label, command, asks, prefix: String::new(), preview: None }
+    Act { key, label, title: "Sell apples".to_owned(), command, asks, prefix: String::new(), preview: None }
 }
 
 fn need(kind: NeedKind, id: &str, title: &str, text: &str, behind: u32) -> Need {
@@ -76,6 +76,7 @@ fn agents() -> AgentsView {
         since: (!id.is_empty()).then(|| minutes_ago(7)),
         silent_s: 4,
         lost: false,
+        waits: false,
         note: Some(note.to_owned()).filter(|note| !note.is_empty()),
         cost: None,
         acts: vec![act('t', "tell", &["tell", id], Some("Tell the agent")), act('s', "stop", &["stop", id], None)],
@@ -165,7 +166,7 @@ fn issue() -> OpenIssue {
         history: Vec::new(),
         acts: vec![
             act('a', "approve", &["review", "tf-b2", "--approve"], None),
-            act('r', "return", &["review", "tf-b2", "--return", "-m"], Some("What has to change")),
+            act('r', "return", &["review", "tf-b2", "--return", "--message="], Some("What has to change")),
         ],
     };
     let diff = "diff --git a/apples.rs b/apples.rs\n--- a/apples.rs\n+++ b/apples.rs\n@@ -1,1 +1,2 @@\n fn sell() {}\n+fn weigh() {}\n";
@@ -242,7 +243,7 @@ fn an_issue_looks_as_it_did() {
     assert_eq!(press(&mut state, "Down Enter"), [Effect::Look]);
     state.see(ScreenLook {
         order: state.wanted(),
-        sight: Ok(ScreenView::NeedsYou(needs_you())),
+        sights: vec![Ok(ScreenView::NeedsYou(needs_you()))],
         issue: Some(Ok(issue())),
         notes: Vec::new(),
     });
@@ -293,7 +294,7 @@ fn a_dangerous_key_asks_first() {
     let mut state = top();
     press(&mut state, "2");
     assert_eq!(press(&mut state, "s"), []);
-    assert!(drawn(&mut state, 80, 24).contains("toft stop tf-a41c? Enter does it"));
+    assert!(drawn(&mut state, 80, 24).contains("toft stop tf-a41c (Sell apples)? Enter does it"));
     assert_eq!(press(&mut state, "Esc x"), []);
     assert_eq!(press(&mut state, "s Enter"), [run(&["stop", "tf-a41c"], false)]);
 }
@@ -318,13 +319,13 @@ fn landing_and_undoing_show_what_would_happen_first() {
 fn comments_on_lines_go_back_with_the_work() {
     let mut state = top();
     press(&mut state, "Down Enter");
-    let (order, sight) = (state.wanted(), Ok(ScreenView::NeedsYou(needs_you())));
-    state.see(ScreenLook { order, sight, issue: Some(Ok(issue())), notes: Vec::new() });
+    let (order, sights) = (state.wanted(), vec![Ok(ScreenView::NeedsYou(needs_you()))]);
+    state.see(ScreenLook { order, sights, issue: Some(Ok(issue())), notes: Vec::new() });
     press(&mut state, "d Down Down Down Down Down");
     press(&mut state, "c unused Enter");
     assert!(drawn(&mut state, 80, 20).contains("+fn weigh() {}   ← unused"));
     press(&mut state, "r weigh Space them");
-    let back = ["review", "tf-b2", "--return", "--at", "apples.rs:2", "unused", "-m", "weigh them"];
+    let back = ["review", "tf-b2", "--return", "--at", "apples.rs:2", "unused", "--message=weigh them"];
     assert_eq!(press(&mut state, "Enter"), [run(&back, false)]);
 }
 
@@ -342,8 +343,8 @@ fn rows_are_filtered_as_one_types() {
 #[test]
 fn a_store_that_cannot_be_read_is_said_and_what_was_seen_stays() {
     let mut state = top();
-    let sight = Err("http://127.0.0.1:7878 does not answer".to_owned());
-    state.see(ScreenLook { order: state.wanted(), sight, issue: None, notes: Vec::new() });
+    let sights = vec![Err("http://127.0.0.1:7878 does not answer".to_owned())];
+    state.see(ScreenLook { order: state.wanted(), sights, issue: None, notes: Vec::new() });
     let shown = drawn(&mut state, 100, 24);
     assert!(shown.contains("not up to date: http://127.0.0.1:7878") && shown.contains("Sell apples"), "{shown}");
 }

@@ -173,6 +173,9 @@ pub(crate) struct Undo {
     /// Dry run: show what would be undone
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+    /// Only if this is your last operation, as `toft undo -n` names it
+    #[arg(long, value_name = "OP", conflicts_with_all = ["count", "dry_run"])]
+    pub(crate) last: Option<String>,
 }
 
 /// Redo operations that you undid.

@@ -6,9 +6,10 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use toft::{Toft, views::Views};
@@ -19,6 +20,12 @@ use crate::{args::Top, exit::Failure, render::Output};
 
 /// How often a command is asked whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a command has to end in order.
+const ORDERLY: Duration = Duration::from_secs(5);
+/// How long output is waited for after a command has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Bytes of output that are read.
+const MOST: u64 = 4 << 20;
 
 pub(super) fn top(app: &App<'_>, args: &Top) -> Done {
     if app.output.is_json() {
@@ -82,15 +89,35 @@ fn commander(app: &App<'_>) -> Result<Commander, Failure> {
     }))
 }
 
+/// Asks a command to end, and ends it if it does not.
+fn end(child: &mut Child) {
+    #[cfg(unix)]
+    if let Some(pid) = i32::try_from(child.id()).ok().map(nix::unistd::Pid::from_raw) {
+        // It may have ended just now.
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        let until = Instant::now() + ORDERLY;
+        while Instant::now() < until {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
 /// Waits for a command, and returns what it printed.
 fn listen(mut child: Child, stop: &AtomicBool) -> CommandEnd {
     let read = |from: Option<Box<dyn std::io::Read + Send>>| {
+        let (tell, heard) = mpsc::channel();
         thread::spawn(move || {
             let mut text = Vec::new();
-            // What cannot be read counts as empty.
-            let _ = from.map(|mut from| from.read_to_end(&mut text));
-            text
-        })
+            // What cannot be read counts as empty; nobody may wait for it any more.
+            let _ = from.map(|from| from.take(MOST).read_to_end(&mut text));
+            let _ = tell.send(text);
+        });
+        heard
     };
     let out = read(child.stdout.take().map(|out| Box::new(out) as _));
     let err = read(child.stderr.take().map(|err| Box::new(err) as _));
@@ -98,17 +125,16 @@ fn listen(mut child: Child, stop: &AtomicBool) -> CommandEnd {
         match child.try_wait() {
             Ok(Some(status)) => break Some(status),
             Ok(None) if stop.load(Ordering::Relaxed) => {
-                // It may have ended just now.
-                let _ = child.kill();
-                let _ = child.wait();
+                end(&mut child);
                 break None;
             }
             Ok(None) => thread::sleep(LOOK),
             Err(_) => break None,
         }
     };
-    let mut text = out.join().unwrap_or_default();
-    text.extend(err.join().unwrap_or_default());
+    // What it started may hold its output open.
+    let mut text = out.recv_timeout(LAST_WORDS).unwrap_or_default();
+    text.extend(err.recv_timeout(LAST_WORDS).unwrap_or_default());
     let mut text = String::from_utf8_lossy(&text).into_owned();
     if status.is_none() {
         text.push_str("ended before it was done");

@@ -390,6 +390,9 @@ impl View for UndoDone {
         for undo in &self.undone {
             page.line(format!("{did} {} of {}", clean(&undo.what), clean(&undo.entities.join(", "))));
         }
+        if let (true, false, [undo]) = (self.dry_run, self.redo, self.undone.as_slice()) {
+            page.line(format!("  only this: toft undo --last {}", undo.op));
+        }
     }
 }
 

@@ -101,8 +101,10 @@ pub(crate) fn log_line(text: &str) {
 /// Says at once what a command waits for.
 pub(crate) fn tell_wait(text: &str) {
     use std::io::Write as _;
-    // Nobody needs to know that it could not be said.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    if !toft_top::tell_wait(text) {
+        // Nobody needs to know that it could not be said.
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
 }
 
 /// Something that can be shown.

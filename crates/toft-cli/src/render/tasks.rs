@@ -173,7 +173,7 @@ impl View for Claims {
     }
 
     fn text(&self, page: &mut Page) {
-        for claim::Claimed { task, lease, workflow_title, issue, resume, answers } in &self.outcome.claims {
+        for claim::Claimed { task, lease, workflow_title, issue, resume, answers, sent_back } in &self.outcome.claims {
             let id = page.ink(Ink::Id, &named(task, issue.as_deref(), workflow_title));
             page.line(format!("Claimed {id} \"{}\" until {}", short(&task.spec.name, 70), page.moment(lease.expires)));
             if *workflow_title != task.spec.name {
@@ -193,6 +193,10 @@ impl View for Claims {
                 page.line(format!("  continue from: {}", clean(&checkpoint.summary)));
             }
             answers.iter().for_each(|gate| answer(page, gate));
+            if let Some(bounce) = sent_back {
+                page.line(format!("  it was sent back ({}):", bounce.reason.as_str()));
+                page.block("    ", &bounce.message);
+            }
         }
     }
 }

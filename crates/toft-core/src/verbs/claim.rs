@@ -17,6 +17,7 @@ use crate::{
     gate::Gate,
     id::{LeaseId, WorkflowId},
     issue,
+    landing::{Bounce, Landing},
     lease::{Fence, Holder, Lease, LeaseStatus},
     queue::{Filter, Queue},
     ready::{self, Reason},
@@ -95,6 +96,9 @@ pub struct Claimed {
     /// Questions of earlier holders, with their answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Gate>,
+    /// Why the work of an earlier holder was sent back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_back: Option<Bounce>,
 }
 
 /// The data of a lease that its holder needs.
@@ -426,7 +430,10 @@ impl Request {
         refresh_room(work, &mut workflow)?;
         ledger_changed(work, &mut workflow)?;
         let issue = workflow.issue().map(str::to_owned);
-        Ok(Claimed { task, lease: hold, workflow_title: workflow.title, issue, resume, answers })
+        // Only what was finished before can have been sent back.
+        let landing = if task.state.fence > 1 { work.tx.landing(&Landing::id_of(&task.id))? } else { None };
+        let sent_back = landing.and_then(|landing| landing.bounce().cloned());
+        Ok(Claimed { task, lease: hold, workflow_title: workflow.title, issue, resume, answers, sent_back })
     }
 }
 

@@ -10,6 +10,8 @@ pub struct Act {
     /// The key that does it.
     pub key: char,
     pub label: &'static str,
+    /// The title of what it is about.
+    pub title: String,
     /// The arguments of `toft`.
     pub command: Vec<String>,
     /// What a person has to say first; that becomes the last argument.
@@ -26,7 +28,7 @@ pub struct Act {
 impl Act {
     fn new(key: char, label: &'static str, command: &[&str]) -> Self {
         let command = command.iter().map(|&word| word.to_owned()).collect();
-        Self { key, label, command, asks: None, prefix: String::new(), preview: None }
+        Self { key, label, title: String::new(), command, asks: None, prefix: String::new(), preview: None }
     }
 
     fn asking(self, what: &'static str) -> Self {
@@ -37,9 +39,10 @@ impl Act {
         Self { preview: Some(command.iter().map(|&word| word.to_owned()).collect()), ..self }
     }
 
-    /// The same act, in another directory.
+    /// The same act, about something of this title, in another directory.
     #[must_use]
-    pub fn in_dir(mut self, dir: Option<&PathBuf>) -> Self {
+    pub fn about(mut self, title: &str, dir: Option<&PathBuf>) -> Self {
+        title.clone_into(&mut self.title);
         let Some(dir) = dir else { return self };
         for command in std::iter::once(&mut self.command).chain(&mut self.preview) {
             command.splice(0..0, ["-C".to_owned(), dir.display().to_string()]);
@@ -47,13 +50,37 @@ impl Act {
         self
     }
 
+    /// The command as a person would type it, with `…` for what is asked.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let line = command_line(&self.command);
+        match self.asks {
+            Some(_) if line.ends_with('=') => format!("{line}…"),
+            Some(_) => format!("{line} …"),
+            None => line,
+        }
+    }
+
     /// The arguments with what was said.
     #[must_use]
     pub fn with(&self, said: &str) -> Vec<String> {
-        let said = self.asks.map(|_| format!("{}{said}", self.prefix));
-        self.command.iter().cloned().chain(said).collect()
+        let mut arguments = self.command.clone();
+        if self.asks.is_none() {
+            return arguments;
+        }
+        let said = format!("{}{said}", self.prefix);
+        match arguments.last_mut() {
+            Some(option) if option.ends_with('=') => option.push_str(&said),
+            _ => {
+                // What begins as an option is none.
+                arguments.extend(said.starts_with('-').then(|| "--".to_owned()));
+                arguments.push(said);
+            }
+        }
+        arguments
     }
 
+    /// Answers a question, which its gate names: the next one of the same task is another one.
     pub(crate) fn answer(id: &str) -> Self {
         Self::new('a', "answer", &["answer", id]).asking("Answer")
     }
@@ -63,7 +90,7 @@ impl Act {
     }
 
     pub(crate) fn comment(id: &str) -> Self {
-        Self::new('c', "comment", &["edit", id, "--comment"]).asking("Comment")
+        Self::new('c', "comment", &["edit", id, "--comment="]).asking("Comment")
     }
 
     pub(crate) fn stop(id: &str) -> Self {
@@ -79,7 +106,7 @@ impl Act {
     }
 
     pub(crate) fn send_back(id: &str) -> Self {
-        Self::new('r', "return", &["review", id, "--return", "-m"]).asking("What has to change")
+        Self::new('r', "return", &["review", id, "--return", "--message="]).asking("What has to change")
     }
 
     pub(crate) fn land(id: &str) -> Self {
@@ -99,7 +126,7 @@ impl Act {
     }
 
     pub(crate) fn reject(id: &str) -> Self {
-        Self::new('r', "reject", &["reject", id, "-m"]).asking("Reason")
+        Self::new('r', "reject", &["reject", id, "--message="]).asking("Reason")
     }
 
     pub(crate) fn unassign(id: &str) -> Self {
@@ -107,7 +134,7 @@ impl Act {
     }
 
     pub(crate) fn raise(workflow: &str) -> Self {
-        Self::new('a', "raise", &["flow", "limit", workflow, "--budget"]).asking("New budget")
+        Self::new('a', "raise", &["flow", "limit", workflow, "--budget="]).asking("New budget")
     }
 
     pub(crate) fn read_messages() -> Self {
@@ -138,15 +165,28 @@ impl Act {
         Self { prefix: format!("{place}: "), ..Self::new('c', "comment", &["tell", id]).asking("Comment") }
     }
 
+    /// Finished work is approved with comments, each with its file and line.
+    #[must_use]
+    pub fn approve_with(id: &str, comments: &[(String, String)]) -> Self {
+        Self::new('a', "approve", &["review", id, "--approve"]).commented(comments)
+    }
+
     /// Finished work goes back with comments, each with its file and line.
     #[must_use]
     pub fn send_back_with(id: &str, comments: &[(String, String)]) -> Self {
-        let mut command = vec!["review", id, "--return"];
+        let back = Self::new('r', "return", &["review", id, "--return"]).asking("What has to change");
+        let mut back = back.commented(comments);
+        back.command.push("--message=".to_owned());
+        back
+    }
+
+    fn commented(mut self, comments: &[(String, String)]) -> Self {
         for (place, text) in comments {
-            command.extend(["--at", place, text]);
+            // A comment that begins as an option would be one.
+            let text = if text.starts_with('-') { format!(" {text}") } else { text.clone() };
+            self.command.extend(["--at".to_owned(), place.clone(), text]);
         }
-        command.push("-m");
-        Self::new('r', "return", &command).asking("What has to change")
+        self
     }
 }
 
@@ -155,11 +195,16 @@ impl Act {
 pub fn command_line(arguments: &[String]) -> String {
     let plain =
         |text: &str| !text.is_empty() && text.chars().all(|sign| sign.is_alphanumeric() || "-_./:=@+%,".contains(sign));
-    let quoted = |text: &String| match plain(text) {
-        true => text.clone(),
+    let quoted = |text: &str| match plain(text) {
+        true => text.to_owned(),
         false => format!("'{}'", text.replace('\'', "'\\''")),
     };
-    let words: Vec<String> = arguments.iter().map(quoted).collect();
+    let word = |text: &String| match text.split_once('=').filter(|(name, _)| name.starts_with("--") && plain(name)) {
+        Some((name, "")) => format!("{name}="),
+        Some((name, value)) => format!("{name}={}", quoted(value)),
+        None => quoted(text),
+    };
+    let words: Vec<String> = arguments.iter().map(word).collect();
     format!("toft {}", words.join(" "))
 }
 
@@ -169,10 +214,16 @@ mod tests {
 
     #[test]
     fn an_act_is_a_command_with_what_was_said() {
-        let act = Act::answer("tf-1").in_dir(Some(&PathBuf::from("/shop")));
+        let act = Act::answer("tf-1").about("Sell apples", Some(&PathBuf::from("/shop")));
         assert_eq!(command_line(&act.with("it's 7 days")), r"toft -C /shop answer tf-1 'it'\''s 7 days'");
         let line = Act::tell_about_line("tf-1", "a.rs:7");
         assert_eq!(command_line(&line.with("why?")), "toft tell tf-1 'a.rs:7: why?'");
+        assert_eq!(command_line(&Act::answer("tf-1").with("-x")), "toft answer tf-1 -- -x");
+        let back = Act::send_back_with("tf-1", &[("a.rs:7".into(), "- no".into())]);
+        assert_eq!(
+            command_line(&back.with("-1 and so on")),
+            "toft review tf-1 --return --at a.rs:7 ' - no' --message='-1 and so on'"
+        );
         assert_eq!(command_line(&Act::stop("tf-1").with("ignored")), "toft stop tf-1");
     }
 }

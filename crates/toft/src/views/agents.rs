@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use toft_core::{
-    agent::Presence,
+    agent::{Presence, Role},
     time::Timestamp,
     verbs::{agent, status},
 };
@@ -47,7 +47,9 @@ pub struct AgentRow {
     pub silent_s: u64,
     /// Its lease is lost; the next claim ends it.
     pub lost: bool,
-    /// What it saved last.
+    /// It asked a person, and holds nothing until that is answered.
+    pub waits: bool,
+    /// What it saved last, or what it asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// What the task has cost so far.
@@ -71,9 +73,11 @@ impl AgentsView {
             view.add_working(source, &mut seen)?;
         }
         for (listed, dir) in seen.into_values() {
+            // Those that wait for an answer are rows already.
+            let waits = view.rows.iter().any(|row| row.waits && row.name == listed.agent.name);
             match listed.presence {
+                _ if !listed.holds.is_empty() || waits || listed.agent.role == Role::Human => {}
                 Presence::Offline | Presence::Removed => view.offline += 1,
-                _ if !listed.holds.is_empty() => {}
                 presence => {
                     let name = listed.agent.name;
                     let act = if presence == Presence::Paused { Act::resume(&name) } else { Act::pause(&name) };
@@ -89,16 +93,17 @@ impl AgentsView {
                         since: None,
                         silent_s: listed.silent_s,
                         lost: false,
+                        waits: false,
                         note: None,
                         cost: None,
-                        acts: vec![act.in_dir(dir.as_ref())],
+                        acts: vec![act.about(&name, dir.as_ref())],
                         name,
                     });
                 }
             }
         }
         view.rows.sort_by(|one, other| {
-            let order = |row: &AgentRow| (row.id.is_empty(), row.since, row.name.clone());
+            let order = |row: &AgentRow| (row.id.is_empty(), !row.waits, row.since, row.name.clone());
             order(one).cmp(&order(other))
         });
         Ok(view)
@@ -111,7 +116,7 @@ impl AgentsView {
     ) -> Result<(), Error> {
         let RepositorySource { toft, scope, name, .. } = source;
         let request = status::Request { scope: scope.clone(), limit: MOST };
-        let working = toft.work().act(&toft.located().agent, None, request)?.working;
+        let status::Outcome { working, needs_you, .. } = toft.work().act(&toft.located().agent, None, request)?;
         let ids: Vec<String> =
             working.iter().map(|row| row.issue.clone().unwrap_or_else(|| row.task.id.to_string())).collect();
         let shown = source.shorten(&ids.iter().map(String::as_str).collect::<Vec<_>>());
@@ -124,17 +129,43 @@ impl AgentsView {
                 machine: listed.map(|listed| listed.agent.host.clone()).unwrap_or_default(),
                 runtime: listed.and_then(|listed| listed.agent.runtime.clone()),
                 repository: name.clone(),
-                title: row.task.spec.name,
                 workspace: row.workspace.or(row.worktree),
                 since: row.since,
                 silent_s: row.silent_s,
                 lost: row.lost,
+                waits: false,
                 note: row.note,
                 cost: row.cost,
-                acts: acts.into_iter().map(|act| act.in_dir(dir.as_ref())).collect(),
+                acts: acts.into_iter().map(|act| act.about(&row.task.spec.name, dir.as_ref())).collect(),
+                title: row.task.spec.name,
                 name: row.agent,
                 id,
                 shown,
+            });
+        }
+        for need in needs_you {
+            let status::NeedsYou::Question { gate, task, issue, name: title, from, since, text, .. } = need else {
+                continue;
+            };
+            let id = issue.unwrap_or_else(|| task.to_string());
+            let listed = agents.get(&(store.clone(), from.clone())).map(|(listed, _)| listed);
+            self.rows.push(AgentRow {
+                presence: listed.map_or(Presence::Idle, |listed| listed.presence),
+                machine: listed.map(|listed| listed.agent.host.clone()).unwrap_or_default(),
+                runtime: listed.and_then(|listed| listed.agent.runtime.clone()),
+                repository: name.clone(),
+                shown: source.shorten(&[&id]).swap_remove(0),
+                workspace: None,
+                since,
+                silent_s: listed.map(|listed| listed.silent_s).unwrap_or_default(),
+                lost: false,
+                waits: true,
+                note: Some(text),
+                cost: None,
+                acts: vec![Act::answer(&gate).about(&title, dir.as_ref())],
+                title,
+                name: from,
+                id,
             });
         }
         Ok(())

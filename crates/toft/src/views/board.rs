@@ -60,7 +60,8 @@ pub struct Card {
 struct Known {
     /// By issue: the agent, and what it said last.
     held: BTreeMap<String, (String, Option<String>)>,
-    asks: BTreeSet<String>,
+    /// By issue: the gate that waits for a person.
+    asks: BTreeMap<String, String>,
     landings: BTreeMap<String, ListedLanding>,
     started: BTreeSet<String>,
     unblocks: BTreeMap<String, usize>,
@@ -105,8 +106,8 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
         known.held.insert(issue.unwrap_or(workflow), (row.agent.clone(), row.note.clone()));
     }
     for need in &outcome.needs_you {
-        if let status::NeedsYou::Question { issue: Some(issue), .. } = need {
-            known.asks.insert(issue.clone());
+        if let status::NeedsYou::Question { issue: Some(issue), gate, .. } = need {
+            known.asks.insert(issue.clone(), gate.clone());
         }
     }
     for entry in toft.work().landings(&[], 0)? {
@@ -155,7 +156,8 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
     for ((_, card), shown) in cards.iter_mut().zip(shown) {
         card.repository.clone_from(name);
         card.shown = shown;
-        card.acts = std::mem::take(&mut card.acts).into_iter().map(|act| act.in_dir(dir.as_ref())).collect();
+        card.acts =
+            std::mem::take(&mut card.acts).into_iter().map(|act| act.about(&card.title, dir.as_ref())).collect();
     }
     Ok(cards)
 }
@@ -171,7 +173,7 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
         landing: landing.map(|entry| (entry.landing.state, entry.waits.as_ref())),
     };
     let stage = facts.stage();
-    let needs_you = known.asks.contains(&issue.id);
+    let asks = known.asks.get(&issue.id);
     let mut acts = Vec::new();
     let note = match (held, landing) {
         _ if issue.closed.is_some() => None,
@@ -185,8 +187,8 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
         }
         (None, None) => why,
     };
-    if needs_you {
-        acts.insert(0, Act::answer(&issue.id));
+    if let Some(gate) = asks {
+        acts.insert(0, Act::answer(gate));
     }
     let card = Card {
         repository: None,
@@ -195,9 +197,13 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
         title: issue.title.clone(),
         priority: issue.priority,
         labels: issue.labels.clone(),
-        agent: held.map(|(agent, _)| agent.clone()).or_else(|| issue.assignee.clone()),
+        agent: match (held, landing) {
+            (Some((agent, _)), _) => Some(agent.clone()),
+            (None, Some(entry)) => Some(entry.landing.author.clone()),
+            (None, None) => issue.assignee.clone().filter(|_| matches!(stage, IssueStage::Planned | IssueStage::Ready)),
+        },
         note,
-        needs_you,
+        needs_you: asks.is_some(),
         unblocks: known.unblocks.get(&issue.id).copied().unwrap_or_default(),
         acts,
     };

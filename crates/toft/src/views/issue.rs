@@ -22,6 +22,10 @@ const HISTORY: usize = 100;
 /// Lines of a log that are read as a conversation.
 const LINES: usize = 2_000;
 
+/// Characters of a line, and bytes of a text, that are shown.
+const LONGEST: usize = 1_000;
+const LARGEST: usize = 4 << 20;
+
 /// An issue, or a task that no issue asked for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IssueView {
@@ -141,7 +145,7 @@ impl IssueView {
             view.acts.push(Act::comment(&view.id));
         }
         let dir = source.dir();
-        view.acts = view.acts.into_iter().map(|act| act.in_dir(dir.as_ref())).collect();
+        view.acts = view.acts.into_iter().map(|act| act.about(&view.title, dir.as_ref())).collect();
         view.shown = source.shorten(&[&view.id]).swap_remove(0);
         Ok(view)
     }
@@ -219,10 +223,11 @@ impl IssueView {
             self.text.push((String::new(), shown.task.spec.brief.clone()));
         }
         self.workspace = shown.workspace.map(|workspace| workspace.path);
-        let asks = shown.gates.iter().filter(|gate| gate.opened.is_none());
-        self.questions = asks.filter_map(|gate| question(&gate.kind)).collect();
-        if !self.questions.is_empty() {
-            self.acts.push(Act::answer(&self.id));
+        for gate in shown.gates.iter().filter(|gate| gate.opened.is_none()) {
+            if let Some(question) = question(&gate.kind) {
+                self.questions.push(question);
+                self.acts.push(Act::answer(gate.id.as_str()));
+            }
         }
         if let Some(holder) = shown.holder {
             self.agent = Some(holder.agent);
@@ -253,6 +258,8 @@ impl IssueView {
             self.title.clone_from(&entry.landing.title);
         }
         self.landing = Some(landing_state(entry));
+        self.agent = self.agent.take().filter(|_| self.stage == IssueStage::Working);
+        self.agent.get_or_insert_with(|| entry.landing.author.clone());
         self.returnable = entry.landing.state == LandingState::Queued;
         self.acts.extend(queue::acts(entry, &self.id));
         if let Some(bounce) = entry.landing.bounce() {
@@ -267,12 +274,12 @@ impl IssueView {
         let queued = landing.filter(|entry| entry.landing.state == LandingState::Queued);
         if let (Some(entry), Some(repository)) = (queued, work.landing_repository()?) {
             let diff = repository.diff(&entry.landing.offer.target, &entry.landing.offer.tip)?;
-            return Ok(Some(String::from_utf8_lossy(&diff).into_owned()));
+            return Ok(Some(readable(&String::from_utf8_lossy(&diff))));
         }
         let Ok(all) = source.toft.workspaces() else { return Ok(None) };
         let Some(named) = some(all.named(Some(id)))? else { return Ok(None) };
         let Some(workspace) = some(all.open(&named))? else { return Ok(None) };
-        Ok(Some(all.diff(&workspace, false)?))
+        Ok(Some(readable(&all.diff(&workspace, false)?)))
     }
 
     /// What its agent says and does, or did last.
@@ -283,8 +290,26 @@ impl IssueView {
         let last = log.lines.len().saturating_sub(LINES);
         let mut lines: Vec<LogLine> = log.lines[last..].iter().flat_map(|line| conversation.line(line)).collect();
         lines.extend(conversation.end());
+        lines.iter_mut().for_each(|line| line.text = readable(&line.text));
         Ok(lines)
     }
+}
+
+/// A text that a person can look at: lines of a reasonable length, and not too many.
+fn readable(text: &str) -> String {
+    let mut readable = String::new();
+    for line in text.lines() {
+        match line.char_indices().nth(LONGEST) {
+            Some((cut, _)) => readable.extend([&line[..cut], " […]"]),
+            None => readable.push_str(line),
+        }
+        readable.push('\n');
+        if readable.len() > LARGEST {
+            readable.push_str("[…]\n");
+            break;
+        }
+    }
+    readable
 }
 
 /// What a gate asks of a person.

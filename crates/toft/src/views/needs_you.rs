@@ -129,8 +129,10 @@ impl NeedsYouView {
                 let id = landing_name(&entry.landing);
                 rows.push(Need {
                     title: entry.landing.title.clone(),
-                    from: Some(entry.landing.author.clone()),
-                    text: format!("finished; into {}", entry.landing.offer.target),
+                    text: format!(
+                        "{} finished it; approve it to land in {}",
+                        entry.landing.author, entry.landing.offer.target
+                    ),
                     since: Some(entry.landing.updated),
                     acts: vec![Act::approve(&id), Act::send_back(&id)],
                     ..Need::new(NeedKind::Review, id)
@@ -165,7 +167,7 @@ impl NeedsYouView {
         let ids: Vec<&str> = rows.iter().map(|need| need.id.as_str()).collect();
         let (shown, dir) = (source.shorten(&ids), source.dir());
         for (mut need, shown) in rows.into_iter().zip(shown) {
-            need.acts = need.acts.into_iter().map(|act| act.in_dir(dir.as_ref())).collect();
+            need.acts = need.acts.into_iter().map(|act| act.about(&need.title, dir.as_ref())).collect();
             self.rows.push(Need { shown, repository: source.name.clone(), ..need });
         }
         self.working += status.outcome.working.iter().filter(|row| !row.lost).count();
@@ -201,7 +203,7 @@ impl Need {
 fn need(entry: &NeedsYou) -> Option<Need> {
     let named = |task: &str, issue: &Option<String>| issue.clone().unwrap_or_else(|| task.to_owned());
     Some(match entry {
-        NeedsYou::Question { task, issue, name, from, since, text, behind, .. } => {
+        NeedsYou::Question { gate, task, issue, name, from, since, text, behind } => {
             let id = named(task.as_str(), issue);
             Need {
                 title: name.clone(),
@@ -209,7 +211,7 @@ fn need(entry: &NeedsYou) -> Option<Need> {
                 text: text.clone(),
                 behind: *behind,
                 since: *since,
-                acts: vec![Act::answer(&id)],
+                acts: vec![Act::answer(gate)],
                 ..Need::new(NeedKind::Question, id)
             }
         }

@@ -83,7 +83,7 @@ impl QueueView {
         let dir = source.dir();
         for ((entry, id), shown) in all.into_iter().zip(ids).zip(shown) {
             let known = forecast.get(&entry.landing.id);
-            let acts = acts(&entry, &id).into_iter().map(|act| act.in_dir(dir.as_ref())).collect();
+            let acts = acts(&entry, &id).into_iter().map(|act| act.about(&entry.landing.title, dir.as_ref())).collect();
             let waits = landing_state(&entry);
             let ListedLanding { landing, .. } = entry;
             self.rows.push(QueueRow {
