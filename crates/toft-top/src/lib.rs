@@ -112,14 +112,14 @@ pub fn run(rules: TopRules) -> io::Result<()> {
 
 /// Whether signals told us to end, and whether we have left the screens.
 #[derive(Clone, Default)]
-struct Ending {
+struct SignalEnd {
     told: Arc<AtomicBool>,
     left: Arc<AtomicBool>,
 }
 
 /// Ends the screens when a signal says so. Waiting for a key of a terminal that is gone may never end: then the process does.
-fn end_by_signals() -> io::Result<Ending> {
-    let ending = Ending::default();
+fn end_by_signals() -> io::Result<SignalEnd> {
+    let ending = SignalEnd::default();
     let mut signals = Signals::new(signal_hook::consts::TERM_SIGNALS.iter().chain(HANGUP))?;
     let told = ending.clone();
     thread::spawn(move || {
