@@ -175,7 +175,7 @@ fn print(rules: &TopRules, screen: Screen, out: &mut impl Write) -> io::Result<(
             let said = row.cells.iter().zip(&table.heads).filter(|((_, text), _)| !text.is_empty());
             let said: Vec<String> = said
                 .map(|((_, text), (head, _))| match *head {
-                    "" | "id" | "title" | "task" | "agent" | "what" => clean(text),
+                    "" | "P" | "id" | "title" | "task" | "agent" | "what" => clean(text),
                     head => format!("{head} {}", clean(text)),
                 })
                 .collect();
