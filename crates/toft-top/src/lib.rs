@@ -36,7 +36,7 @@ use toft::views::{LogLine, Views};
 
 use self::{
     draw::draw,
-    looker::{LookOrder, Looker},
+    looker::Looker,
     state::{Effect, TopState},
 };
 pub use self::{looker::ScreenView, plain::run_plain, state::Screen};
@@ -100,7 +100,7 @@ pub fn run(rules: TopRules) -> io::Result<()> {
     let looker = Looker::start(Arc::new(views), tell.clone());
     let mut terminal = open_terminal()?;
     let ends = end_by_signals()?;
-    let mut top = Top { state: TopState::new(title, color), looker, commander, tell, stop: Arc::default() };
+    let mut top = Top { state: TopState::new(title, color), looker, commander, tell, stops: Vec::new() };
     *WAITS.lock().unwrap_or_else(PoisonError::into_inner) = Some(top.tell.clone());
     let done = top.show(&mut terminal, &news, &ends.told);
     ends.left.store(true, Ordering::Relaxed);
@@ -142,14 +142,14 @@ struct Top {
     looker: Looker,
     commander: Commander,
     tell: Sender<News>,
-    /// Ends a command that runs.
-    stop: Arc<AtomicBool>,
+    /// Each ends a command that runs.
+    stops: Vec<Arc<AtomicBool>>,
 }
 
 impl Top {
     /// Ends commands that run, and waits for them.
     fn end_commands(&mut self, news: &Receiver<News>) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop_commands();
         let until = Instant::now() + ENDS;
         while !self.state.running.is_empty() && Instant::now() < until {
             if let Ok(News::Ran { arguments, preview, end }) = news.recv_timeout(ENDS) {
@@ -208,6 +208,10 @@ impl Top {
         Ok(())
     }
 
+    fn stop_commands(&mut self) {
+        self.stops.drain(..).for_each(|stop| stop.store(true, Ordering::Relaxed));
+    }
+
     fn look(&mut self) {
         self.looker.order(self.state.wanted());
     }
@@ -220,10 +224,10 @@ impl Top {
                 Effect::Look => self.look(),
                 Effect::Redraw => terminal.clear()?,
                 Effect::Suspend => suspend(terminal)?,
-                Effect::Stop => self.stop.store(true, Ordering::Relaxed),
+                Effect::Stop => self.stop_commands(),
                 Effect::Run { arguments, preview } => {
-                    self.stop.store(false, Ordering::Relaxed);
-                    let (commander, tell, stop) = (self.commander.clone(), self.tell.clone(), self.stop.clone());
+                    let (commander, tell, stop) = (self.commander.clone(), self.tell.clone(), Arc::default());
+                    self.stops.push(Arc::clone(&stop));
                     thread::spawn(move || {
                         let end = commander(&arguments, &stop);
                         // Nobody listens any more if the person has left.
@@ -255,10 +259,4 @@ fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
     signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)?;
     *terminal = open_terminal()?;
     terminal.clear()
-}
-
-impl From<Screen> for LookOrder {
-    fn from(screen: Screen) -> Self {
-        Self { screen, issue: None }
-    }
 }

@@ -83,6 +83,8 @@ pub(crate) struct ScreenLook {
 /// What is wanted, and whether there is news.
 struct Desk {
     order: Option<LookOrder>,
+    /// The order was not looked at yet.
+    ordered: bool,
     changed: bool,
 }
 
@@ -94,7 +96,7 @@ pub(crate) struct Looker {
 impl Looker {
     /// Begins to look, and tells what is seen.
     pub(crate) fn start(views: Arc<Views>, tell: Sender<News>) -> Self {
-        let desk = Arc::new((Mutex::new(Desk { order: None, changed: false }), Condvar::new()));
+        let desk = Arc::new((Mutex::new(Desk { order: None, ordered: false, changed: false }), Condvar::new()));
         let (watched, watching) = (views.clone(), desk.clone());
         thread::spawn(move || watch(&watched, &watching));
         let looking = desk.clone();
@@ -105,7 +107,7 @@ impl Looker {
     /// Says what to look at, now.
     pub(crate) fn order(&self, order: LookOrder) {
         let mut desk = self.desk.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (desk.order, desk.changed) = (Some(order), true);
+        (desk.order, desk.ordered, desk.changed) = (Some(order), true, true);
         self.desk.1.notify_all();
     }
 }
@@ -146,6 +148,7 @@ fn look(views: &Views, desk: &(Mutex<Desk>, Condvar), tell: &Sender<News>) {
                 }
                 now = desk.1.wait_timeout(now, left.max(PAUSE)).unwrap_or_else(PoisonError::into_inner).0;
             }
+            now.ordered = false;
             let changed = std::mem::take(&mut now.changed);
             (now.order.clone(), changed || !log_only)
         };
@@ -177,7 +180,10 @@ fn look(views: &Views, desk: &(Mutex<Desk>, Condvar), tell: &Sender<News>) {
         if tell.send(News::Seen(Box::new(seen))).is_err() {
             return;
         }
-        thread::sleep(PAUSE.max(begun.elapsed() * SHARE));
+        // What a person asks for does not wait.
+        let desk_now = desk.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pause = PAUSE.max(begun.elapsed() * SHARE);
+        drop(desk.1.wait_timeout_while(desk_now, pause, |desk| !desk.ordered));
     }
 }
 

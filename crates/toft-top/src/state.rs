@@ -282,6 +282,12 @@ impl TopState {
 
     /// Does what a key means here.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        if key.modifiers == KeyModifiers::ALT {
+            // A terminal sends the same for Esc and a key soon after it.
+            let mut effects = self.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
+            effects.extend(self.key(KeyEvent::new(key.code, KeyModifiers::NONE)));
+            return effects;
+        }
         self.said = None;
         if key.code != KeyCode::Char('q') {
             self.warned = false;

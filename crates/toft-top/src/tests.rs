@@ -330,6 +330,15 @@ fn comments_on_lines_go_back_with_the_work() {
 }
 
 #[test]
+fn escape_and_a_key_soon_after_it_are_two_keys() {
+    let mut state = top();
+    press(&mut state, "?");
+    let effects = state.key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::ALT));
+    assert!(state.sheet.is_none());
+    assert_eq!(effects, [Effect::Leave]);
+}
+
+#[test]
 fn rows_are_filtered_as_one_types() {
     let mut state = top();
     press(&mut state, "/ apples");
