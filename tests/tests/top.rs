@@ -73,6 +73,7 @@ fn an_evening_is_played_by_keys_alone() {
     assert!(brief.contains("apples.txt:2: per weight") && brief.contains("see the line"), "{brief}");
     let claimed = finish(home, repo, &apples, "apples.txt", "price: 1\nper: weight\n");
     assert!(claimed.contains("it was sent back (review)") && claimed.contains("apples.txt:2: per weight"), "{claimed}");
+    top.until("+per: weight");
     top.press(&["i"]);
     top.until("waits for review");
 
@@ -138,6 +139,16 @@ fn what_others_do_is_seen_at_once_at_any_size() {
     top.press(&["Escape"]);
     top.until_gone("Enter does it");
     assert!(home.toft(&repo, &["status", "--json"]).ok().contains("\"agent\":\"bo\""));
+    // Work that no issue asked for opens, too.
+    home.toft(&repo, &["flow", "new", "Sweep the yard"]).ok();
+    top.press(&["3"]);
+    top.until("Sweep the yard");
+    top.press(&["Left"]);
+    top.until("Enter open");
+    top.press(&["Enter"]);
+    top.until("Tasks");
+    top.press(&["Escape"]);
+    top.until("q quit");
     top.press(&["?"]);
     top.until("answer, approve, accept");
     top.press(&["Escape"]);

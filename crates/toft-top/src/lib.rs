@@ -5,6 +5,7 @@
 
 mod draw;
 mod issue_page;
+mod keys;
 mod looker;
 mod plain;
 mod prompt;

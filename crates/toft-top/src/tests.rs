@@ -304,6 +304,8 @@ fn landing_and_undoing_show_what_would_happen_first() {
     let mut state = top();
     press(&mut state, "4");
     assert_eq!(press(&mut state, "l"), [run(&["land", "-n"], true)]);
+    // Another command ends meanwhile.
+    state.ran(&["add".to_owned()], false, &CommandEnd { succeeded: true, text: String::new() });
     let preview = CommandEnd { succeeded: true, text: "tf-b2  Sell apples  ready to land\n".to_owned() };
     state.ran(&["land".to_owned(), "-n".to_owned()], true, &preview);
     assert!(drawn(&mut state, 80, 24).contains("ready to land"));

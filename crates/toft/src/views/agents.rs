@@ -1,6 +1,6 @@
 //! Agents: who works on what, where, and what they said last.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Serialize;
 use toft_core::{
@@ -70,7 +70,7 @@ impl AgentsView {
                 let key = (source.toft.located().store.to_string(), listed.agent.name.clone());
                 seen.entry(key).or_insert((listed, source.dir()));
             }
-            view.add_working(source, &mut seen)?;
+            view.add_working(source, &seen)?;
         }
         for (listed, dir) in seen.into_values() {
             // Those that wait for an answer are rows already.
@@ -112,7 +112,7 @@ impl AgentsView {
     fn add_working(
         &mut self,
         source: &RepositorySource<'_>,
-        agents: &mut BTreeMap<(String, String), (agent::Listed, Option<std::path::PathBuf>)>,
+        agents: &BTreeMap<(String, String), (agent::Listed, Option<PathBuf>)>,
     ) -> Result<(), Error> {
         let RepositorySource { toft, scope, name, .. } = source;
         let request = status::Request { scope: scope.clone(), limit: MOST };

@@ -10,7 +10,7 @@ use toft_core::{
     landing::LandingState,
     refusal::Refusal,
     time::Timestamp,
-    verbs::{context, land::ListedLanding, log, show},
+    verbs::{context, flow, land::ListedLanding, log, show},
 };
 use toft_plan::Plan;
 use toft_session::Error;
@@ -122,6 +122,14 @@ impl IssueView {
             landing: landing.as_ref().map(|entry| (entry.landing.state, entry.waits.as_ref())),
         };
         view.stage = facts.stage();
+        if let (None, None, None) = (&issue, &shown_task, &landing) {
+            let request = show::Request { id: id.to_owned(), limit: HISTORY, ..show::Request::default() };
+            match toft.work().act(me, None, request)? {
+                show::Outcome::Workflow(shown) => view.add_workflow(&shown),
+                show::Outcome::Agent(listed) => view.title = format!("agent {}", listed.agent.name),
+                show::Outcome::Task(_) | show::Outcome::State { .. } => {}
+            }
+        }
         if let Some(shown) = shown_task {
             view.add_task(*shown);
         }
@@ -251,6 +259,22 @@ impl IssueView {
                 }
             })
             .collect();
+    }
+
+    fn add_workflow(&mut self, shown: &flow::Shown) {
+        self.title.clone_from(&shown.workflow.title);
+        self.priority = shown.workflow.priority;
+        self.agent = shown.tasks.iter().find_map(|task| task.holder.clone());
+        if self.agent.is_some() {
+            self.stage = IssueStage::Working;
+        }
+        let line = |flow::ShownTask { task, holder, needs }: &flow::ShownTask| {
+            let holder = holder.as_ref().map(|holder| format!("  {holder}")).unwrap_or_default();
+            let needs = if needs.is_empty() { String::new() } else { format!("  needs {}", needs.join(", ")) };
+            format!("{}  {}  {}{holder}{needs}", task.id, task.state.status.as_str(), task.spec.name)
+        };
+        let tasks: Vec<String> = shown.tasks.iter().map(line).collect();
+        self.text.push(("Tasks".to_owned(), tasks.join("\n")));
     }
 
     fn add_landing(&mut self, entry: &ListedLanding) {
