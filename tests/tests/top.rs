@@ -97,6 +97,7 @@ fn an_evening_is_played_by_keys_alone() {
     top.press(&[":"]);
     top.enter("add 'A mistake'");
     top.press(&["Enter"]);
+    top.until("Added");
     top.press(&["5"]);
     top.until("A mistake");
     top.until("Bake bread");
