@@ -71,7 +71,7 @@ fn watch(rules: &TopRules, tell: &mpsc::Sender<PlainNews>, stop: &AtomicBool) {
     while !stop.load(std::sync::atomic::Ordering::Relaxed) {
         let seen = match &cursor {
             None => rules.views.cursor(),
-            Some(cursor) => rules.views.wait(cursor, Duration::from_secs(1)),
+            Some(cursor) => rules.views.wait(cursor, Duration::from_millis(200)),
         };
         let Ok(seen) = seen else {
             thread::sleep(Duration::from_secs(1));

@@ -1,6 +1,6 @@
 //! What is on the screen, and what keys do. No terminal, no store.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Instant};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use toft::{
@@ -70,6 +70,9 @@ pub(crate) enum Effect {
 /// A repository, and an issue or task in it.
 pub(crate) type About = (Option<String>, String);
 
+/// What rows are made for: the screen, its column, the filter, the second, and what was seen.
+type TableKey = (Screen, usize, String, i64, u64);
+
 /// Comments, each with its place.
 pub(crate) type Drafts = Vec<(String, String)>;
 
@@ -109,6 +112,10 @@ pub(crate) struct TopState {
     warned: bool,
     /// The act whose preview runs.
     previewed: Option<Act>,
+    /// How often something was seen.
+    seen: u64,
+    /// The rows that were made last, and for what.
+    made: RefCell<Option<(TableKey, Rc<TopTable>)>>,
     /// How many rows fit.
     pub(crate) height: usize,
     /// When the look began that is not over.
@@ -137,6 +144,8 @@ impl TopState {
             drafts: BTreeMap::new(),
             warned: false,
             previewed: None,
+            seen: 0,
+            made: RefCell::default(),
             height: 20,
             looking: None,
             clock: || Timestamp(jiff::Timestamp::now().as_millisecond()),
@@ -152,6 +161,7 @@ impl TopState {
     pub(crate) fn see(&mut self, look: ScreenLook) {
         let ScreenLook { order, sights, issue, notes } = look;
         self.said = notes.into_iter().next().or(self.said.take());
+        self.seen += 1;
         (self.trouble, self.looking) = (None, None);
         for sight in sights {
             match sight {
@@ -212,10 +222,19 @@ impl TopState {
         }
     }
 
-    /// The rows of the screen.
-    pub(crate) fn table(&self) -> Option<TopTable> {
-        let table = TopTable::of(self.sights.get(&self.screen)?, self.column, (self.clock)());
-        Some(if self.filter.is_empty() { table } else { table.filtered(&self.filter) })
+    /// The rows of the screen. They are made once for each second, and when something was seen: there may be thousands.
+    pub(crate) fn table(&self) -> Option<Rc<TopTable>> {
+        let now = (self.clock)();
+        let made_for = (self.screen, self.column, self.filter.clone(), now.0 / 1_000, self.seen);
+        if let Some((known, table)) = self.made.borrow().as_ref()
+            && *known == made_for
+        {
+            return Some(table.clone());
+        }
+        let table = TopTable::of(self.sights.get(&self.screen)?, self.column, now);
+        let table = Rc::new(if self.filter.is_empty() { table } else { table.filtered(&self.filter) });
+        *self.made.borrow_mut() = Some((made_for, table.clone()));
+        Some(table)
     }
 
     /// The number of the row that is chosen.
@@ -233,10 +252,7 @@ impl TopState {
     }
 
     pub(crate) fn row(&self) -> Option<TopRow> {
-        self.table().and_then(|mut table| {
-            let chosen = self.chosen();
-            (chosen < table.rows.len()).then(|| table.rows.swap_remove(chosen))
-        })
+        self.table()?.rows.get(self.chosen()).cloned()
     }
 
     /// What can be done about what is chosen.
