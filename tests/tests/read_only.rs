@@ -127,7 +127,7 @@ fn a_server_that_does_not_know_the_user_says_so_at_once_and_no_password_is_shown
         let said = home.toft(&repo, &[&["--store", &url], args].concat());
         if args[0] != "where" {
             assert_eq!(said.code, 4, "{said:?}");
-            assert!((said.err + &said.out).contains("password of the store's URL"), "{:?}", said.args);
+            assert!((said.err + &said.out).contains("the user and password of its URL"), "{:?}", said.args);
         } else {
             assert!(!(said.err + &said.out).contains("s3cretPw9"));
         }
