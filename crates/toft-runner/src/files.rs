@@ -174,8 +174,8 @@ pub struct AttemptLog {
 }
 
 impl Attempts<'_> {
-    /// The log of an attempt at a task; of the newest attempt if the number is 0.
-    pub fn attempt_log(&self, actor: &str, id: &str, number: u64) -> Result<AttemptLog, Error> {
+    /// An attempt at a task; the newest if the number is 0.
+    pub(crate) fn attempt(&self, actor: &str, id: &str, number: u64) -> Result<(TaskId, Attempt), Error> {
         let facts = self.perform_as(actor, None, context::Request { id: id.to_owned() });
         let task = match facts {
             Ok(facts) => facts.task.id,
@@ -189,9 +189,16 @@ impl Attempts<'_> {
             Err(error) => return Err(error),
         };
         let attempts = self.perform(facts::TaskAttempts { task: task.clone() })?;
-        let found = attempts.iter().rev().find(|attempt| number == 0 || attempt.fence == number);
+        let found = attempts.into_iter().rev().find(|attempt| number == 0 || attempt.fence == number);
+        let missing = || Refusal::NotFound { what: "log".into(), text: format!("{task} attempt {number}") };
+        let attempt = found.ok_or_else(missing)?;
+        Ok((task, attempt))
+    }
+
+    /// The log of an attempt at a task; of the newest attempt if the number is 0.
+    pub fn attempt_log(&self, actor: &str, id: &str, number: u64) -> Result<AttemptLog, Error> {
+        let (task, attempt) = self.attempt(actor, id, number)?;
         let missing = |text: String| Refusal::NotFound { what: "log".into(), text };
-        let attempt = found.ok_or_else(|| missing(format!("{task} attempt {number}")))?;
         let elsewhere = attempt.report.as_ref().filter(|report| report.host != self.machine().disks());
         if let Some(report) = elsewhere {
             let lines = self.lines_on_server(&task, attempt.fence)?;

@@ -6,7 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toft_core::{id::TaskId, verbs::facts, verbs::status};
+use toft_core::{
+    id::TaskId,
+    lease::Processes as _,
+    refusal::Refusal,
+    verbs::{facts, status},
+};
 use toft_session::{
     engine::Home,
     error::{Error, io as failed},
@@ -69,6 +74,19 @@ impl Attempts<'_> {
         Ok(logs.collect())
     }
 
+    /// Reads the log of the newest attempt at a task, with its older part.
+    pub fn attempt_tail(&self, actor: &str, id: &str) -> Result<LogTail, Error> {
+        let (task, attempt) = self.attempt(actor, id, 0)?;
+        let here = attempt.report.as_ref().is_none_or(|report| report.host == self.machine().disks());
+        let file = Files::of(self, &task, attempt.fence).map(|files| files.log());
+        let place = match file.filter(|path| here && path.is_file()) {
+            Some(path) => LogPlace::File(path),
+            None if matches!(self.located().store, Home::Remote(_)) => LogPlace::Server { task, fence: attempt.fence },
+            None => return Err(Refusal::NotFound { what: "log".into(), text: task.to_string() }.into()),
+        };
+        Ok(LogTail { with_older: true, ..LogTail::at(place) })
+    }
+
     /// Whether an attempt has ended.
     pub fn has_ended(&self, log: &RunningLog) -> Result<bool, Error> {
         let attempts = self.perform(facts::TaskAttempts { task: log.task.clone() })?;
@@ -81,6 +99,8 @@ impl Attempts<'_> {
 pub struct LogTail {
     place: LogPlace,
     offset: u64,
+    /// The older part of a file is read first.
+    with_older: bool,
     /// A line whose end was not written yet.
     rest: Vec<u8>,
 }
@@ -88,12 +108,22 @@ pub struct LogTail {
 impl LogTail {
     /// From the beginning of what is kept.
     pub fn of(log: &RunningLog) -> Self {
-        Self { place: log.place.clone(), offset: 0, rest: Vec::new() }
+        Self::at(log.place.clone())
+    }
+
+    fn at(place: LogPlace) -> Self {
+        Self { place, offset: 0, with_older: false, rest: Vec::new() }
+    }
+
+    /// Whether both read the log of the same attempt.
+    #[must_use]
+    pub fn is_of_same_attempt(&self, other: &Self) -> bool {
+        self.place == other.place
     }
 
     /// The log in a file.
     pub(crate) fn of_file(path: PathBuf) -> Self {
-        Self { place: LogPlace::File(path), offset: 0, rest: Vec::new() }
+        Self::at(LogPlace::File(path))
     }
 
     /// The lines that were written since.
@@ -101,6 +131,13 @@ impl LogTail {
         let mut bytes = std::mem::take(&mut self.rest);
         match &self.place {
             LogPlace::File(path) => {
+                if std::mem::take(&mut self.with_older) {
+                    let before = older(path);
+                    match read_from(&before, 0, &mut bytes) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        read => drop(read.map_err(failed("read", &before))?),
+                    }
+                }
                 let length = fs::symlink_metadata(path).map_err(failed("read", path))?.len();
                 if length < self.offset {
                     // It was begun anew; what came before is in the older part.

@@ -9,14 +9,17 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Block, Cell, Clear, Paragraph, Row, Table, TableState},
 };
-use toft::{text::clean, time::span};
+use toft::{
+    text::clean,
+    time::span,
+    views::{Screen, ScreenView},
+};
 
 use crate::{
     issue_page::{IssuePage, Pane},
-    looker::ScreenView,
     prompt::{Prompt, Purpose},
-    rows::{Told, Tone, TopRow, TopTable},
-    state::{Screen, Sheet, TopState},
+    rows::{StyledText, Tone, TopRow, TopTable},
+    state::{Popup, TopState},
 };
 
 /// From this width on, what is chosen is told beside the rows.
@@ -47,7 +50,7 @@ fn style(tone: Tone, color: bool) -> Style {
     }
 }
 
-fn told((tone, text): &Told, color: bool) -> Line<'static> {
+fn styled((tone, text): &StyledText, color: bool) -> Line<'static> {
     Line::styled(clean(text), style(*tone, color))
 }
 
@@ -66,8 +69,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut TopState) {
         }
         None => screen(frame, body, state),
     }
-    if let Some(sheet) = &state.sheet {
-        draw_sheet(frame, body, sheet, &state.shortened(&sheet.title));
+    if let Some(popup) = &state.popup {
+        draw_popup(frame, body, popup, &state.shortened(&popup.title));
     }
     footer(frame, command, keys, state);
 }
@@ -84,7 +87,7 @@ fn header(state: &TopState) -> Line<'static> {
         spans.push(Span::styled(format!("  {} at work", view.working), style(Tone::Busy, state.color)));
         spans.push(Span::raw(format!("  {} to land", view.unlanded)));
     }
-    let slow = state.looking.map(|since| since.elapsed()).filter(|slow| *slow >= SLOW);
+    let slow = state.refreshing.map(|since| since.elapsed()).filter(|slow| *slow >= SLOW);
     if let Some(slow) = slow.filter(|_| state.trouble.is_none()) {
         let slow = format!("  not up to date: no answer for {}", span(slow));
         spans.push(Span::styled(slow, style(Tone::Bad, state.color)));
@@ -126,7 +129,7 @@ fn screen(frame: &mut Frame<'_>, area: Rect, state: &TopState) {
     };
     let split = parts.split(area);
     let (main, side) = (split[0], split[1]);
-    match state.sights.get(&state.screen) {
+    match state.screens.get(&state.screen) {
         Some(ScreenView::Board(_)) if columns => board(frame, main, state),
         Some(ScreenView::Board(board)) => {
             let rows = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).split(main);
@@ -158,7 +161,8 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, table: &TopTable, state: &TopSt
     let first = first.max(chosen.saturating_sub(height / 2).min(table.rows.len().saturating_sub(height)));
     let widths: Vec<Constraint> = table.heads.iter().map(|(_, width)| *width).collect();
     let places = Layout::horizontal(&widths).spacing(1).split(area);
-    let cell = |((tone, text), place): (&Told, &Rect)| Cell::from(told(&(*tone, cut(text, place.width)), state.color));
+    let cell =
+        |((tone, text), place): (&StyledText, &Rect)| Cell::from(styled(&(*tone, cut(text, place.width)), state.color));
     let row = |row: &TopRow| Row::new(row.cells.iter().zip(places.iter()).map(cell).collect::<Vec<_>>());
     let rows = table.rows.iter().skip(first).take(height).map(row);
     let heads = table.heads.iter().map(|(name, _)| Cell::from(Line::styled(*name, style(Tone::Faint, state.color))));
@@ -185,7 +189,7 @@ fn cut(text: &str, width: u16) -> String {
 
 /// All columns of the board side by side.
 fn board(frame: &mut Frame<'_>, area: Rect, state: &TopState) {
-    let Some(ScreenView::Board(view)) = state.sights.get(&Screen::Board) else { return };
+    let Some(ScreenView::Board(view)) = state.screens.get(&Screen::Board) else { return };
     let areas = Layout::horizontal(vec![Constraint::Fill(1); view.columns.len()]).spacing(1).split(area);
     for ((n, column), area) in view.columns.iter().enumerate().zip(areas.iter()) {
         let here = n == state.column;
@@ -210,7 +214,7 @@ fn board(frame: &mut Frame<'_>, area: Rect, state: &TopState) {
             let blocks = if card.unblocks > 0 { format!(" →{}", card.unblocks) } else { String::new() };
             let head = (Tone::Id, format!("{} P{}{blocks}", card.shown, card.priority));
             let lines = [&head, &(Tone::Plain, card.title.clone()), &says]
-                .map(|(tone, text)| told(&(*tone, cut(text, place.width)), state.color));
+                .map(|(tone, text)| styled(&(*tone, cut(text, place.width)), state.color));
             let mark = if here && k == chosen { Modifier::REVERSED } else { Modifier::empty() };
             frame.render_widget(Paragraph::new(lines.to_vec()).style(Style::new().add_modifier(mark)), place);
         }
@@ -246,7 +250,7 @@ fn issue(frame: &mut Frame<'_>, area: Rect, state: &TopState, page: &IssuePage) 
         let shown = lines.iter().enumerate().skip(first).take(height).map(|(n, one)| {
             let mark = if n == line { Modifier::REVERSED } else { Modifier::empty() };
             let line = (one.0, format!("{}{}", one.1, page.comments(n)));
-            told(&line, state.color).patch_style(Style::new().add_modifier(mark))
+            styled(&line, state.color).patch_style(Style::new().add_modifier(mark))
         });
         frame.render_widget(Paragraph::new(shown.collect::<Vec<_>>()), parts[2]);
         return;
@@ -264,7 +268,7 @@ fn issue(frame: &mut Frame<'_>, area: Rect, state: &TopState, page: &IssuePage) 
 }
 
 /// Lines that go on below where they are too long.
-fn wrapped(lines: &[Told], width: usize, color: bool) -> Vec<Line<'static>> {
+fn wrapped(lines: &[StyledText], width: usize, color: bool) -> Vec<Line<'static>> {
     let mut all = Vec::new();
     for (tone, text) in lines {
         let (text, style) = (clean(text), style(*tone, color));
@@ -287,10 +291,11 @@ fn wrapped(lines: &[Told], width: usize, color: bool) -> Vec<Line<'static>> {
 }
 
 /// Text above the screen.
-fn draw_sheet(frame: &mut Frame<'_>, area: Rect, sheet: &Sheet, title: &str) {
+fn draw_popup(frame: &mut Frame<'_>, area: Rect, popup: &Popup, title: &str) {
     let margin = area.width.min(4);
     let width = usize::from(area.width.saturating_sub(margin + 2));
-    let lines: Vec<Told> = sheet.text.lines().skip(sheet.scroll).map(|line| (Tone::Plain, line.to_owned())).collect();
+    let lines: Vec<StyledText> =
+        popup.text.lines().skip(popup.scroll).map(|line| (Tone::Plain, line.to_owned())).collect();
     let lines = wrapped(&lines, width, false);
     let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
     let (x, y) = (area.x + margin / 2, area.bottom() - height);
@@ -306,18 +311,19 @@ fn footer(frame: &mut Frame<'_>, command: Rect, keys: Rect, state: &TopState) {
         draw_prompt(frame, command, keys, prompt, state);
         return;
     }
-    let acts = state.acts();
+    let actions = state.actions();
     let line = match (state.running.first(), &state.said) {
         (Some(running), None) => (Tone::Busy, format!(" runs: {}", state.shortened(running))),
         (_, Some(said)) => (Tone::Good, format!(" {said}")),
-        (None, None) => {
-            (Tone::Faint, acts.first().map(|act| format!(" {}", state.shortened(&act.line()))).unwrap_or_default())
-        }
+        (None, None) => (
+            Tone::Faint,
+            actions.first().map(|action| format!(" {}", state.shortened(&action.line()))).unwrap_or_default(),
+        ),
     };
-    frame.render_widget(told(&line, state.color), command);
+    frame.render_widget(styled(&line, state.color), command);
     let mut spans = Vec::new();
-    let hints = acts.iter().map(|act| (act.key.to_string(), act.label));
-    let usual: &[(&str, &str)] = match (&state.sheet, &state.issue) {
+    let hints = actions.iter().map(|action| (action.key.to_string(), action.label));
+    let usual: &[(&str, &str)] = match (&state.popup, &state.issue) {
         (Some(_), _) => &[("Esc", "close")],
         (None, Some(_)) => {
             &[("Tab", "next"), ("d", "changes"), ("o", "log"), ("u", "undo"), ("Esc", "back"), ("?", "keys")]
@@ -353,5 +359,5 @@ fn draw_prompt(frame: &mut Frame<'_>, line: Rect, below: Rect, prompt: &Prompt, 
         .command()
         .map(|command| state.shortened(&command))
         .unwrap_or_else(|| "Enter does it, Esc does not".to_owned());
-    frame.render_widget(told(&(Tone::Faint, format!(" {hint}")), color), below);
+    frame.render_widget(styled(&(Tone::Faint, format!(" {hint}")), color), below);
 }

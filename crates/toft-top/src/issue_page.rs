@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use toft::{
     text::clean,
     time::{Timestamp, span},
-    views::{Act, AttemptRow, LogLine},
+    views::{AttemptRow, DiffKind, DiffLine, LogLine, RowAction},
 };
 
 use crate::{
-    looker::OpenIssue,
-    rows::{Told, Tone, age},
+    refresh::OpenIssue,
+    rows::{StyledText, Tone, age},
 };
 
 /// A part of an issue's page.
@@ -48,9 +48,9 @@ pub(crate) struct IssuePage {
     /// Comments on lines that are not sent yet.
     pub(crate) drafts: Vec<(String, String)>,
     /// Lines of a diff, and their places.
-    diff: Vec<Told>,
+    diff: Vec<StyledText>,
     places: Vec<Option<String>>,
-    log: Vec<Told>,
+    log: Vec<StyledText>,
 }
 
 impl IssuePage {
@@ -70,8 +70,12 @@ impl IssuePage {
 
     pub(crate) fn see(&mut self, issue: OpenIssue) {
         self.trouble = None;
-        let diff = issue.diff.as_deref().unwrap_or_default();
-        (self.places, self.diff) = (places(diff), diff_lines(diff));
+        let lines = issue.diff.iter().flat_map(|diff| &diff.lines);
+        (self.places, self.diff) = lines.map(|line| (line.place.clone(), diff_line(line))).unzip();
+        if self.diff.is_empty() {
+            let none = "Nothing was changed, or its workspace is not here.".to_owned();
+            (self.places, self.diff) = (vec![None], vec![(Tone::Faint, none)]);
+        }
         self.see_log(&issue.log);
         self.issue = Some(issue);
     }
@@ -114,18 +118,18 @@ impl IssuePage {
         self.places.get(self.line).cloned().flatten().filter(|_| self.pane == Pane::Diff)
     }
 
-    pub(crate) fn acts(&self) -> Vec<Act> {
+    pub(crate) fn actions(&self) -> Vec<RowAction> {
         let Some(OpenIssue { view, .. }) = &self.issue else { return Vec::new() };
-        let with_drafts = |act: Act| match act.label {
-            "return" if !self.drafts.is_empty() => Act::send_back_with(&view.id, &self.drafts),
-            "approve" if !self.drafts.is_empty() => Act::approve_with(&view.id, &self.drafts),
-            _ => act,
+        let with_drafts = |action: RowAction| match action.label {
+            "return" if !self.drafts.is_empty() => RowAction::send_back_with(&view.id, &self.drafts),
+            "approve" if !self.drafts.is_empty() => RowAction::approve_with(&view.id, &self.drafts),
+            _ => action,
         };
-        view.acts.iter().cloned().map(with_drafts).collect()
+        view.actions.iter().cloned().map(with_drafts).collect()
     }
 
     /// What the pane says, line by line.
-    pub(crate) fn lines(&self, now: Timestamp) -> Cow<'_, [Told]> {
+    pub(crate) fn lines(&self, now: Timestamp) -> Cow<'_, [StyledText]> {
         let Some(issue) = &self.issue else { return Cow::Owned(vec![(Tone::Faint, "looking…".to_owned())]) };
         match self.pane {
             Pane::Text => Cow::Owned(text(issue, now)),
@@ -136,50 +140,18 @@ impl IssuePage {
     }
 }
 
-fn diff_lines(diff: &str) -> Vec<Told> {
-    if diff.is_empty() {
-        return vec![(Tone::Faint, "Nothing was changed, or its workspace is not here.".to_owned())];
-    }
-    let tone = |line: &str| match line.as_bytes().first() {
-        Some(b'd') if line.starts_with("diff --git ") => Tone::Head,
-        Some(b'@') => Tone::Id,
-        Some(b'+') => Tone::Good,
-        Some(b'-') => Tone::Bad,
-        _ => Tone::Plain,
+fn diff_line(line: &DiffLine) -> StyledText {
+    let tone = match line.kind {
+        DiffKind::File => Tone::Head,
+        DiffKind::Hunk => Tone::Id,
+        DiffKind::Added => Tone::Good,
+        DiffKind::Removed => Tone::Bad,
+        DiffKind::Context => Tone::Plain,
     };
-    diff.lines().map(|line| (tone(line), line.replace('\t', "    "))).collect()
+    (tone, line.text.replace('\t', "    "))
 }
 
-/// The file and the line, for each line of a diff: of the new side, or of the old one if it was removed.
-fn places(diff: &str) -> Vec<Option<String>> {
-    let (mut file, mut before, mut at, mut in_lines) = (None, 0_u64, 0_u64, false);
-    let mut places = Vec::new();
-    for line in diff.lines() {
-        let mut place = None;
-        if let Some(names) = line.strip_prefix("diff --git ") {
-            file = names.rsplit_once(" b/").map(|(_, path)| path.trim_matches('"').to_owned());
-            in_lines = false;
-        } else if let Some(hunk) = line.strip_prefix("@@ ") {
-            let start = |sign: char| {
-                let word = hunk.split(' ').find_map(|word| word.strip_prefix(sign));
-                word.and_then(|word| word.split(',').next()?.parse().ok()).unwrap_or(0)
-            };
-            (before, at, in_lines) = (start('-'), start('+'), true);
-        } else if in_lines {
-            let removed = line.starts_with('-');
-            place = file.as_ref().map(|file| match removed {
-                true => format!("{file}:{before} (removed)"),
-                false => format!("{file}:{at}"),
-            });
-            at += u64::from(!removed);
-            before += u64::from(!line.starts_with('+'));
-        }
-        places.push(place);
-    }
-    places
-}
-
-fn text(issue: &OpenIssue, now: Timestamp) -> Vec<Told> {
+fn text(issue: &OpenIssue, now: Timestamp) -> Vec<StyledText> {
     let view = &issue.view;
     let mut lines = Vec::new();
     let mut facts = vec![view.stage.as_str().to_owned(), format!("P{}", view.priority)];
@@ -218,7 +190,7 @@ fn text(issue: &OpenIssue, now: Timestamp) -> Vec<Told> {
 }
 
 /// Attempts one below the other, with how long nobody worked between them.
-fn attempts(attempts: &[AttemptRow], now: Timestamp) -> Vec<Told> {
+fn attempts(attempts: &[AttemptRow], now: Timestamp) -> Vec<StyledText> {
     let mut lines = Vec::new();
     if !attempts.is_empty() {
         lines.extend([(Tone::Plain, String::new()), (Tone::Head, "Attempts".to_owned())]);
@@ -240,7 +212,7 @@ fn attempts(attempts: &[AttemptRow], now: Timestamp) -> Vec<Told> {
     lines
 }
 
-fn log_lines(log: &[LogLine]) -> Vec<Told> {
+fn log_lines(log: &[LogLine]) -> Vec<StyledText> {
     let mut lines = Vec::new();
     for said in log {
         let at = said.at.and_then(|at| jiff::Timestamp::from_millisecond(at.0).ok());
@@ -262,21 +234,8 @@ fn log_lines(log: &[LogLine]) -> Vec<Told> {
     lines
 }
 
-fn history(issue: &OpenIssue, now: Timestamp) -> Vec<Told> {
+fn history(issue: &OpenIssue, now: Timestamp) -> Vec<StyledText> {
     let rows = issue.view.history.iter().rev();
     rows.map(|row| (Tone::Plain, format!("{:>7}  {}  {}  {}", age(Some(row.at), now), row.actor, row.verb, row.text)))
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_of_a_diff_have_their_place_in_the_new_file() {
-        let diff = "diff --git a/x.rs b/x.rs\n--- a/x.rs\n+++ b/x.rs\n@@ -1,3 +4,3 @@ fn x()\n a\n-b\n+c\n d\n";
-        let found = places(diff);
-        let found: Vec<&str> = found.iter().map(|place| place.as_deref().unwrap_or("")).collect();
-        assert_eq!(found, ["", "", "", "", "x.rs:4", "x.rs:2 (removed)", "x.rs:5", "x.rs:6"]);
-    }
 }

@@ -1,14 +1,14 @@
 //! `toft top`: what agents do, what needs a person, and what to do about it, in the terminal.
 //!
 //! It shows [`toft::views`] and runs commands of toft: no rule is here. [`state`] is what is seen and what keys do, without a
-//! terminal; [`draw`] puts it on a screen; [`looker`] looks at the stores in the background.
+//! terminal; [`draw`] puts it on a screen; [`refresh`] reads the stores in the background.
 
 mod draw;
 mod issue_page;
 mod keys;
-mod looker;
 mod plain;
 mod prompt;
+mod refresh;
 mod rows;
 mod state;
 #[cfg(test)]
@@ -25,37 +25,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ratatui::{
-    DefaultTerminal,
-    crossterm::{
-        event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind},
-        execute,
-    },
+use crossterm::{
+    event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind},
+    execute,
 };
+use ratatui::DefaultTerminal;
 use signal_hook::iterator::Signals;
-use toft::views::{LogLine, Views};
+use toft::views::{CommandResult, CommandRunner, LogLine, Views};
 
+pub use self::plain::run_plain;
 use self::{
     draw::draw,
-    looker::Looker,
+    refresh::Refresher,
     state::{Effect, TopState},
 };
-pub use self::{looker::ScreenView, plain::run_plain, state::Screen};
-
-/// Runs a command of toft, and returns what it printed. It ends early when the flag becomes true.
-pub type Commander = Arc<dyn Fn(&[String], &AtomicBool) -> CommandEnd + Send + Sync>;
-
-/// How a command ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandEnd {
-    pub succeeded: bool,
-    pub text: String,
-}
 
 /// What `toft top` looks at, and how it does what it is told.
 pub struct TopRules {
     pub views: Views,
-    pub commander: Commander,
+    pub runner: CommandRunner,
     /// What is looked at, in a few words.
     pub title: String,
     pub color: bool,
@@ -65,26 +53,26 @@ pub struct TopRules {
 const TICK: Duration = Duration::from_millis(250);
 
 /// What the screen hears of.
-pub(crate) enum News {
-    /// A look has begun.
-    Looks(Instant),
-    /// A look is over.
-    Seen(Box<looker::ScreenLook>),
+pub(crate) enum UiEvent {
+    /// A refresh has begun.
+    Refreshing(Instant),
+    /// A refresh is over.
+    Refreshed(Box<refresh::Refreshed>),
     /// What the agent of an issue that is open has said.
     Log { about: (Option<String>, String), log: Vec<LogLine> },
     /// A server does not answer.
-    Waits(String),
+    ServerSilent(String),
     /// A command has ended.
-    Ran { arguments: Vec<String>, preview: bool, end: CommandEnd },
+    CommandEnded { arguments: Vec<String>, preview: bool, end: CommandResult },
 }
 
 /// Who hears that a server does not answer.
-static WAITS: Mutex<Option<Sender<News>>> = Mutex::new(None);
+static WAITS: Mutex<Option<Sender<UiEvent>>> = Mutex::new(None);
 
 /// Says on the screen that a server does not answer; returns whether there is one.
 pub fn tell_wait(text: &str) -> bool {
     let waits = WAITS.lock().unwrap_or_else(PoisonError::into_inner);
-    waits.as_ref().is_some_and(|tell| tell.send(News::Waits(text.to_owned())).is_ok())
+    waits.as_ref().is_some_and(|tell| tell.send(UiEvent::ServerSilent(text.to_owned())).is_ok())
 }
 
 /// The signal of a terminal that is gone.
@@ -97,11 +85,11 @@ const ENDS: Duration = Duration::from_secs(10);
 /// Shows screens until the person leaves.
 pub fn run(rules: TopRules) -> io::Result<()> {
     let (tell, news) = mpsc::channel();
-    let TopRules { views, commander, title, color } = rules;
-    let looker = Looker::start(Arc::new(views), tell.clone());
+    let TopRules { views, runner, title, color } = rules;
+    let refresher = Refresher::start(Arc::new(views), tell.clone());
     let mut terminal = open_terminal()?;
     let ends = end_by_signals()?;
-    let mut top = Top { state: TopState::new(title, color), looker, commander, tell, stops: Vec::new() };
+    let mut top = Top { state: TopState::new(title, color), refresher, runner, tell, stops: Vec::new() };
     *WAITS.lock().unwrap_or_else(PoisonError::into_inner) = Some(top.tell.clone());
     let done = top.show(&mut terminal, &news, &ends.told);
     ends.left.store(true, Ordering::Relaxed);
@@ -140,33 +128,33 @@ fn end_by_signals() -> io::Result<SignalEnd> {
 /// The screens, and those who work for them.
 struct Top {
     state: TopState,
-    looker: Looker,
-    commander: Commander,
-    tell: Sender<News>,
+    refresher: Refresher,
+    runner: CommandRunner,
+    tell: Sender<UiEvent>,
     /// Each ends a command that runs.
     stops: Vec<Arc<AtomicBool>>,
 }
 
 impl Top {
     /// Ends commands that run, and waits for them.
-    fn end_commands(&mut self, news: &Receiver<News>) {
+    fn end_commands(&mut self, news: &Receiver<UiEvent>) {
         self.stop_commands();
         let until = Instant::now() + ENDS;
         while !self.state.running.is_empty() && Instant::now() < until {
-            if let Ok(News::Ran { arguments, preview, end }) = news.recv_timeout(ENDS) {
+            if let Ok(UiEvent::CommandEnded { arguments, preview, end }) = news.recv_timeout(ENDS) {
                 self.state.ran(&arguments, preview, &end);
             }
         }
     }
 
-    fn show(&mut self, terminal: &mut DefaultTerminal, news: &Receiver<News>, ends: &AtomicBool) -> io::Result<()> {
-        self.look();
-        let mut drawn = Instant::now() - TICK;
+    fn show(&mut self, terminal: &mut DefaultTerminal, news: &Receiver<UiEvent>, ends: &AtomicBool) -> io::Result<()> {
+        self.refresh();
+        let mut drawn: Option<Instant> = None;
         let mut fresh = true;
         while !ends.load(Ordering::Relaxed) {
-            if fresh || drawn.elapsed() >= Duration::from_secs(1) {
+            if fresh || drawn.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
                 terminal.draw(|frame| draw(frame, &mut self.state))?;
-                (drawn, fresh) = (Instant::now(), false);
+                (drawn, fresh) = (Some(Instant::now()), false);
             }
             // Keys first: they are answered at once.
             while event::poll(Duration::ZERO)? {
@@ -186,23 +174,23 @@ impl Top {
                 continue;
             }
             match news.recv_timeout(Duration::from_millis(30)) {
-                Ok(News::Looks(since)) => {
-                    self.state.looking = Some(since);
+                Ok(UiEvent::Refreshing(since)) => {
+                    self.state.refreshing = Some(since);
                     continue;
                 }
-                Ok(News::Seen(look)) => self.state.see(*look),
-                Ok(News::Log { about, log }) => self.state.see_log(&about, &log),
-                Ok(News::Waits(why)) => self.state.trouble = Some(why),
-                Ok(News::Ran { arguments, preview, end }) => {
+                Ok(UiEvent::Refreshed(refreshed)) => self.state.see(*refreshed),
+                Ok(UiEvent::Log { about, log }) => self.state.see_log(&about, &log),
+                Ok(UiEvent::ServerSilent(why)) => self.state.trouble = Some(why),
+                Ok(UiEvent::CommandEnded { arguments, preview, end }) => {
                     self.state.ran(&arguments, preview, &end);
-                    self.look();
+                    self.refresh();
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     if !event::poll(TICK)? {
                         continue;
                     }
                 }
-                Err(RecvTimeoutError::Disconnected) => return Err(io::Error::other("nobody looks any more")),
+                Err(RecvTimeoutError::Disconnected) => return Err(io::Error::other("the refresher has ended")),
             }
             fresh = true;
         }
@@ -213,8 +201,8 @@ impl Top {
         self.stops.drain(..).for_each(|stop| stop.store(true, Ordering::Relaxed));
     }
 
-    fn look(&mut self) {
-        self.looker.order(self.state.wanted());
+    fn refresh(&mut self) {
+        self.refresher.request(self.state.wanted());
     }
 
     /// Does what a key asked for; returns whether to leave.
@@ -222,17 +210,17 @@ impl Top {
         for effect in effects {
             match effect {
                 Effect::Leave => return Ok(true),
-                Effect::Look => self.look(),
+                Effect::Refresh => self.refresh(),
                 Effect::Redraw => terminal.clear()?,
                 Effect::Suspend => suspend(terminal)?,
                 Effect::Stop => self.stop_commands(),
                 Effect::Run { arguments, preview } => {
-                    let (commander, tell, stop) = (self.commander.clone(), self.tell.clone(), Arc::default());
+                    let (runner, tell, stop) = (self.runner.clone(), self.tell.clone(), Arc::default());
                     self.stops.push(Arc::clone(&stop));
                     thread::spawn(move || {
-                        let end = commander(&arguments, &stop);
+                        let end = runner(&arguments, &stop);
                         // Nobody listens any more if the person has left.
-                        let _ = tell.send(News::Ran { arguments, preview, end });
+                        let _ = tell.send(UiEvent::CommandEnded { arguments, preview, end });
                     });
                 }
             }

@@ -11,16 +11,10 @@ use std::{
 
 use toft::{
     text::{clean, short},
-    views::{NeedsYouView, command_line},
+    views::{NeedsYouView, Screen, ScreenView, command_line},
 };
 
-use crate::{
-    TopRules,
-    looker::{ScreenView, see},
-    prompt::words,
-    rows::TopTable,
-    state::Screen,
-};
+use crate::{TopRules, prompt::words, rows::TopTable};
 
 /// How long a change is waited for.
 const WAIT: Duration = Duration::from_secs(15);
@@ -28,7 +22,7 @@ const WAIT: Duration = Duration::from_secs(15);
 const LONGEST: usize = 500;
 
 /// What is heard.
-enum PlainNews {
+enum PlainEvent {
     Line(String),
     /// Standard input has ended.
     End,
@@ -41,12 +35,12 @@ pub fn run_plain(rules: &TopRules, input: impl BufRead + Send + 'static, out: &m
     let lines = tell.clone();
     thread::spawn(move || {
         for line in input.split(b'\n').map_while(Result::ok) {
-            if lines.send(PlainNews::Line(String::from_utf8_lossy(&line).into_owned())).is_err() {
+            if lines.send(PlainEvent::Line(String::from_utf8_lossy(&line).into_owned())).is_err() {
                 return;
             }
         }
         // Nobody listens any more if the person has left.
-        let _ = lines.send(PlainNews::End);
+        let _ = lines.send(PlainEvent::End);
     });
     writeln!(
         out,
@@ -66,7 +60,7 @@ pub fn run_plain(rules: &TopRules, input: impl BufRead + Send + 'static, out: &m
 }
 
 /// Notes changes of the stores.
-fn watch(rules: &TopRules, tell: &mpsc::Sender<PlainNews>, stop: &AtomicBool) {
+fn watch(rules: &TopRules, tell: &mpsc::Sender<PlainEvent>, stop: &AtomicBool) {
     let mut cursor = None;
     while !stop.load(std::sync::atomic::Ordering::Relaxed) {
         let seen = match &cursor {
@@ -79,7 +73,7 @@ fn watch(rules: &TopRules, tell: &mpsc::Sender<PlainNews>, stop: &AtomicBool) {
         };
         let changed = cursor.as_ref().is_some_and(|cursor| *cursor != seen);
         cursor = Some(seen);
-        if changed && tell.send(PlainNews::Changed).is_err() {
+        if changed && tell.send(PlainEvent::Changed).is_err() {
             return;
         }
     }
@@ -87,15 +81,15 @@ fn watch(rules: &TopRules, tell: &mpsc::Sender<PlainNews>, stop: &AtomicBool) {
 
 fn answer(
     rules: &TopRules,
-    heard: &mpsc::Receiver<PlainNews>,
+    heard: &mpsc::Receiver<PlainEvent>,
     known: &mut BTreeSet<String>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     loop {
         let line = match heard.recv_timeout(WAIT) {
-            Ok(PlainNews::Line(line)) => line,
-            Ok(PlainNews::End) => return Ok(()),
-            Ok(PlainNews::Changed) | Err(_) => {
+            Ok(PlainEvent::Line(line)) => line,
+            Ok(PlainEvent::End) => return Ok(()),
+            Ok(PlainEvent::Changed) | Err(_) => {
                 tell_needs(rules, known, out)?;
                 continue;
             }
@@ -119,7 +113,7 @@ fn answer(
         match screen {
             Some(screen) => print(rules, screen, out)?,
             None => {
-                let end = (rules.commander)(&words, &AtomicBool::new(false));
+                let end = (rules.runner)(&words, &AtomicBool::new(false));
                 writeln!(out, "{}", end.text.trim_end())?;
                 if !end.succeeded {
                     writeln!(out, "failed: {}", clean(&command_line(&words)))?;
@@ -143,8 +137,8 @@ fn tell_needs(rules: &TopRules, known: &mut BTreeSet<String>, out: &mut impl Wri
         let parts: Vec<String> =
             parts.into_iter().filter(|part| !part.is_empty()).map(|part| short(part, LONGEST)).collect();
         writeln!(out, "needs you: {}", parts.join(", "))?;
-        for act in &need.acts {
-            writeln!(out, "  to {}: {}", act.label, clean(&act.line()))?;
+        for action in &need.actions {
+            writeln!(out, "  to {}: {}", action.label, clean(&action.line()))?;
         }
     }
     *known = view.rows.iter().map(key).collect();
@@ -153,19 +147,19 @@ fn tell_needs(rules: &TopRules, known: &mut BTreeSet<String>, out: &mut impl Wri
 
 /// Prints a screen as lines.
 fn print(rules: &TopRules, screen: Screen, out: &mut impl Write) -> io::Result<()> {
-    let sight = match see(&rules.views, screen) {
-        Ok(sight) => sight,
+    let view = match ScreenView::of(&rules.views.sources(), screen) {
+        Ok(view) => view,
         Err(error) => return writeln!(out, "{}", clean(&error.to_string())),
     };
     let now = toft::time::Timestamp(jiff::Timestamp::now().as_millisecond());
-    let columns = match &sight {
+    let columns = match &view {
         ScreenView::Board(view) => {
             view.columns.iter().map(|column| Some((column.stage.as_str(), column.total))).collect()
         }
         _ => vec![None],
     };
     for (n, column) in columns.into_iter().enumerate() {
-        let table = TopTable::of(&sight, n, now);
+        let table = TopTable::of(&view, n, now);
         if let Some((name, total)) = column {
             writeln!(out, "{name}: {total}")?;
         } else if table.rows.is_empty() {

@@ -1,9 +1,9 @@
 //! A line that a person types.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use toft::{
     text::short,
-    views::{Act, command_line},
+    views::{RowAction, command_line},
 };
 
 /// Characters of a title that are shown.
@@ -14,10 +14,10 @@ const TITLE: usize = 40;
 pub(crate) enum Purpose {
     /// A command of toft.
     Command,
-    /// What an act asks for.
-    Act(Act),
+    /// What an action asks for.
+    RowAction(RowAction),
     /// Enter does it.
-    Confirm(Act),
+    Confirm(RowAction),
     /// What to look for in the rows.
     Filter,
     /// A comment on a line of a diff that goes back with the others.
@@ -35,10 +35,10 @@ pub(crate) struct Prompt {
 
 /// What a key did to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Typed {
-    Changed,
-    Done,
-    Given,
+pub(crate) enum PromptKey {
+    Edited,
+    Submitted,
+    Cancelled,
 }
 
 impl Prompt {
@@ -50,12 +50,14 @@ impl Prompt {
     pub(crate) fn label(&self) -> String {
         match &self.purpose {
             Purpose::Command => "toft ".to_owned(),
-            Purpose::Act(act) => format!("{} ({}): ", act.asks.unwrap_or(act.label), short(&act.title, TITLE)),
-            Purpose::Confirm(act) if act.title.is_empty() => {
-                format!("{}? Enter does it, Esc does not", command_line(&act.command))
+            Purpose::RowAction(action) => {
+                format!("{} ({}): ", action.asks.unwrap_or(action.label), short(&action.title, TITLE))
             }
-            Purpose::Confirm(act) => {
-                let (command, title) = (command_line(&act.command), short(&act.title, TITLE));
+            Purpose::Confirm(action) if action.title.is_empty() => {
+                format!("{}? Enter does it, Esc does not", command_line(&action.command))
+            }
+            Purpose::Confirm(action) => {
+                let (command, title) = (command_line(&action.command), short(&action.title, TITLE));
                 format!("{command} ({title})? Enter does it, Esc does not")
             }
             Purpose::Filter => "/".to_owned(),
@@ -66,20 +68,20 @@ impl Prompt {
     /// The command behind it.
     pub(crate) fn command(&self) -> Option<String> {
         match &self.purpose {
-            Purpose::Act(act) if self.text.is_empty() => Some(act.line()),
-            Purpose::Act(act) => Some(command_line(&act.with(&self.text))),
+            Purpose::RowAction(action) if self.text.is_empty() => Some(action.line()),
+            Purpose::RowAction(action) => Some(command_line(&action.with(&self.text))),
             _ => None,
         }
     }
 
-    pub(crate) fn key(&mut self, key: KeyEvent) -> Typed {
+    pub(crate) fn key(&mut self, key: KeyEvent) -> PromptKey {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Enter => return Typed::Done,
-            KeyCode::Esc => return Typed::Given,
-            KeyCode::Char('c' | 'g') if control => return Typed::Given,
+            KeyCode::Enter => return PromptKey::Submitted,
+            KeyCode::Esc => return PromptKey::Cancelled,
+            KeyCode::Char('c' | 'g') if control => return PromptKey::Cancelled,
             _ if matches!(self.purpose, Purpose::Confirm(_)) => {
-                return if key.code == KeyCode::Char('y') { Typed::Done } else { Typed::Changed };
+                return if key.code == KeyCode::Char('y') { PromptKey::Submitted } else { PromptKey::Edited };
             }
             KeyCode::Left => self.at = self.at.saturating_sub(1),
             KeyCode::Right => self.at = (self.at + 1).min(self.text.chars().count()),
@@ -103,7 +105,7 @@ impl Prompt {
                 let start = self.byte();
                 self.text.remove(start);
             }
-            KeyCode::Backspace if self.text.is_empty() => return Typed::Given,
+            KeyCode::Backspace if self.text.is_empty() => return PromptKey::Cancelled,
             KeyCode::Delete if self.at < self.text.chars().count() => {
                 let start = self.byte();
                 self.text.remove(start);
@@ -111,7 +113,7 @@ impl Prompt {
             KeyCode::Char(sign) if !control => self.insert(&sign.to_string()),
             _ => {}
         }
-        Typed::Changed
+        PromptKey::Edited
     }
 
     /// Adds text at the cursor, in one line.

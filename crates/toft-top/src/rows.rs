@@ -7,10 +7,8 @@ use toft::{
     agent::Presence,
     landing::LandingState,
     time::{Timestamp, span},
-    views::{Act, AgentRow, BoardColumn, Card, GraphRow, HistoryRow, MachineRow, Need, QueueRow},
+    views::{AgentRow, BoardColumn, Card, GraphRow, HistoryRow, MachineRow, Need, QueueRow, RowAction, ScreenView},
 };
-
-use crate::looker::ScreenView;
 
 /// How a text is meant; colours follow, and nothing is said by colour alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,19 +23,19 @@ pub(crate) enum Tone {
 }
 
 /// A piece of text.
-pub(crate) type Told = (Tone, String);
+pub(crate) type StyledText = (Tone, String);
 
 /// A row that can be chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TopRow {
-    pub(crate) cells: Vec<Told>,
+    pub(crate) cells: Vec<StyledText>,
     /// The id as people see it.
     pub(crate) shown: String,
     /// What opens: the repository, and the issue or task.
     pub(crate) about: Option<(Option<String>, String)>,
-    pub(crate) acts: Vec<Act>,
+    pub(crate) actions: Vec<RowAction>,
     /// What is said of it beside the table.
-    pub(crate) detail: Vec<Told>,
+    pub(crate) detail: Vec<StyledText>,
 }
 
 impl TopRow {
@@ -60,9 +58,9 @@ pub(crate) struct TopTable {
 }
 
 impl TopTable {
-    /// The rows of a sight; of the board, those of one column.
-    pub(crate) fn of(sight: &ScreenView, column: usize, now: Timestamp) -> Self {
-        Self::whole(sight, column, now).without_empty_columns()
+    /// The rows of a screen; of the board, those of one column.
+    pub(crate) fn of(view: &ScreenView, column: usize, now: Timestamp) -> Self {
+        Self::whole(view, column, now).without_empty_columns()
     }
 
     /// The same table without columns that say nothing: no row has something there, or all have the same machine.
@@ -88,9 +86,9 @@ impl TopTable {
         self
     }
 
-    fn whole(sight: &ScreenView, column: usize, now: Timestamp) -> Self {
+    fn whole(view: &ScreenView, column: usize, now: Timestamp) -> Self {
         use Constraint::{Fill, Length};
-        match sight {
+        match view {
             ScreenView::NeedsYou(view) => Self {
                 heads: vec![
                     ("what", Length(10)),
@@ -132,7 +130,7 @@ impl TopTable {
                     ("id", Length(10)),
                     ("title", Fill(2)),
                     ("by", Length(16)),
-                    ("waits for", Fill(2)),
+                    ("state", Fill(2)),
                     ("since", Length(7)),
                 ],
                 rows: view.rows.iter().map(|row| queue_row(row, now)).collect(),
@@ -178,7 +176,7 @@ impl TopTable {
     /// The same table with the rows that have a text.
     pub(crate) fn filtered(mut self, text: &str) -> Self {
         let wanted = text.to_lowercase();
-        let has = |told: &Told| told.1.to_lowercase().contains(&wanted);
+        let has = |styled: &StyledText| styled.1.to_lowercase().contains(&wanted);
         self.rows.retain(|row| row.cells.iter().chain(&row.detail).any(has));
         self
     }
@@ -189,11 +187,11 @@ pub(crate) fn age(at: Option<Timestamp>, now: Timestamp) -> String {
     at.map(|at| span(now.since(at))).unwrap_or_default()
 }
 
-fn lines(tone: Tone, text: &str) -> impl Iterator<Item = Told> + '_ {
+fn lines(tone: Tone, text: &str) -> impl Iterator<Item = StyledText> + '_ {
     text.lines().map(move |line| (tone, line.to_owned()))
 }
 
-fn of_repository(repository: Option<&String>) -> Option<Told> {
+fn of_repository(repository: Option<&String>) -> Option<StyledText> {
     repository.filter(|name| !name.is_empty()).map(|name| (Tone::Faint, format!("in {name}")))
 }
 
@@ -219,7 +217,7 @@ fn need_row(need: &Need, now: Timestamp) -> TopRow {
         ],
         shown: need.shown.clone(),
         about: opens(need.repository.as_ref(), &need.id),
-        acts: need.acts.clone(),
+        actions: need.actions.clone(),
         detail,
     }
 }
@@ -263,7 +261,7 @@ fn agent_row(row: &AgentRow, now: Timestamp) -> TopRow {
         ],
         shown: row.shown.clone(),
         about: opens(row.repository.as_ref(), &row.id),
-        acts: row.acts.clone(),
+        actions: row.actions.clone(),
         detail,
     }
 }
@@ -295,7 +293,7 @@ fn card_row(card: &Card) -> TopRow {
         ],
         shown: card.shown.clone(),
         about: opens(card.repository.as_ref(), &card.id),
-        acts: card.acts.clone(),
+        actions: card.actions.clone(),
         detail,
     }
 }
@@ -327,7 +325,7 @@ fn queue_row(row: &QueueRow, now: Timestamp) -> TopRow {
         ],
         shown: row.shown.clone(),
         about: opens(row.repository.as_ref(), &row.id),
-        acts: row.acts.clone(),
+        actions: row.actions.clone(),
         detail,
     }
 }
@@ -354,7 +352,7 @@ fn graph_row(row: &GraphRow) -> TopRow {
         ],
         shown: row.shown.clone(),
         about: opens(row.repository.as_ref(), &row.id),
-        acts: Vec::new(),
+        actions: Vec::new(),
         detail,
     }
 }
@@ -373,7 +371,7 @@ fn history_row(row: &HistoryRow, now: Timestamp) -> TopRow {
         ],
         shown: row.shown.clone(),
         about: opens(row.repository.as_ref(), &row.entity),
-        acts: Vec::new(),
+        actions: Vec::new(),
         detail,
     }
 }
@@ -392,7 +390,7 @@ fn machine_row(row: &MachineRow) -> TopRow {
         ],
         shown: String::new(),
         about: None,
-        acts: Vec::new(),
+        actions: Vec::new(),
         detail: vec![(Tone::Head, row.name.clone()), (Tone::Faint, format!("last sign of life {seen} ago"))],
     }
 }

@@ -2,59 +2,26 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Instant};
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use toft::{
     time::Timestamp,
-    views::{Act, LogLine, NeedsYouView, command_line},
+    views::{CommandResult, LogLine, NeedsYouView, RowAction, Screen, ScreenView, command_line},
 };
 
 use crate::{
-    CommandEnd,
     issue_page::{IssuePage, Pane},
     keys::KEYS,
-    looker::{LookOrder, OpenIssue, ScreenLook, ScreenView},
-    prompt::{Prompt, Purpose, Typed, words},
+    prompt::{Prompt, PromptKey, Purpose, words},
+    refresh::{OpenIssue, RefreshRequest, Refreshed},
     rows::{TopRow, TopTable},
 };
-
-/// A screen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Screen {
-    NeedsYou,
-    Agents,
-    Board,
-    Queue,
-    Graph,
-    History,
-    Machines,
-}
-
-impl Screen {
-    /// Every screen, in the order of their keys.
-    pub const ALL: [Self; 7] =
-        [Self::NeedsYou, Self::Agents, Self::Board, Self::Queue, Self::Graph, Self::History, Self::Machines];
-
-    /// What it is called.
-    #[must_use]
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::NeedsYou => "Needs you",
-            Self::Agents => "Agents",
-            Self::Board => "Board",
-            Self::Queue => "Queue",
-            Self::Graph => "Graph",
-            Self::History => "History",
-            Self::Machines => "Machines",
-        }
-    }
-}
 
 /// What a key asks for beside the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Leave,
-    /// Look at what is wanted now.
-    Look,
+    /// Show what is wanted now.
+    Refresh,
     Run {
         arguments: Vec<String>,
         preview: bool,
@@ -78,7 +45,7 @@ pub(crate) type Drafts = Vec<(String, String)>;
 
 /// Text above the screen: what a command printed, or the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sheet {
+pub(crate) struct Popup {
     pub(crate) title: String,
     pub(crate) text: String,
     pub(crate) scroll: usize,
@@ -90,13 +57,13 @@ pub(crate) struct TopState {
     pub(crate) title: String,
     pub(crate) color: bool,
     pub(crate) screen: Screen,
-    pub(crate) sights: BTreeMap<Screen, ScreenView>,
+    pub(crate) screens: BTreeMap<Screen, ScreenView>,
     /// The row that is chosen on each screen, and on each column of the board: its number, and what it is about.
     chosen: BTreeMap<(Screen, usize), (usize, String)>,
     pub(crate) column: usize,
     pub(crate) filter: String,
     pub(crate) prompt: Option<Prompt>,
-    pub(crate) sheet: Option<Sheet>,
+    pub(crate) popup: Option<Popup>,
     pub(crate) issue: Option<IssuePage>,
     /// What was said last.
     pub(crate) said: Option<String>,
@@ -110,16 +77,16 @@ pub(crate) struct TopState {
     drafts: BTreeMap<About, Drafts>,
     /// The person was told that something would be lost.
     warned: bool,
-    /// The act whose preview runs.
-    previewed: Option<Act>,
+    /// The action whose preview runs.
+    previewed: Option<RowAction>,
     /// How often something was seen.
     seen: u64,
     /// The rows that were made last, and for what.
     made: RefCell<Option<(TableKey, Rc<TopTable>)>>,
     /// How many rows fit.
     pub(crate) height: usize,
-    /// When the look began that is not over.
-    pub(crate) looking: Option<Instant>,
+    /// When the refresh began that is not over.
+    pub(crate) refreshing: Option<Instant>,
     /// What the clock says; fixed in tests.
     pub(crate) clock: fn() -> Timestamp,
 }
@@ -130,12 +97,12 @@ impl TopState {
             title,
             color,
             screen: Screen::NeedsYou,
-            sights: BTreeMap::new(),
+            screens: BTreeMap::new(),
             chosen: BTreeMap::new(),
             column: 0,
             filter: String::new(),
             prompt: None,
-            sheet: None,
+            popup: None,
             issue: None,
             said: None,
             trouble: None,
@@ -147,30 +114,30 @@ impl TopState {
             seen: 0,
             made: RefCell::default(),
             height: 20,
-            looking: None,
+            refreshing: None,
             clock: || Timestamp(jiff::Timestamp::now().as_millisecond()),
         }
     }
 
     /// What is to be looked at.
-    pub(crate) fn wanted(&self) -> LookOrder {
-        LookOrder { screen: self.screen, issue: self.issue.as_ref().map(|page| page.about.clone()) }
+    pub(crate) fn wanted(&self) -> RefreshRequest {
+        RefreshRequest { screen: self.screen, issue: self.issue.as_ref().map(|page| page.about.clone()) }
     }
 
     /// Takes in what was seen.
-    pub(crate) fn see(&mut self, look: ScreenLook) {
-        let ScreenLook { order, sights, issue, notes } = look;
+    pub(crate) fn see(&mut self, refreshed: Refreshed) {
+        let Refreshed { request, screens, issue, notes } = refreshed;
         self.said = notes.into_iter().next().or(self.said.take());
         self.seen += 1;
-        (self.trouble, self.looking) = (None, None);
-        for sight in sights {
-            match sight {
-                Ok(sight) => drop(self.sights.insert(sight.screen(), sight)),
+        (self.trouble, self.refreshing) = (None, None);
+        for screen in screens {
+            match screen {
+                Ok(view) => drop(self.screens.insert(view.screen(), view)),
                 Err(why) => self.trouble = Some(why),
             }
         }
         if let (Some(issue), Some(page)) = (issue, &mut self.issue)
-            && order.issue.as_ref() == Some(&page.about)
+            && request.issue.as_ref() == Some(&page.about)
         {
             match issue {
                 Ok(issue) => page.see(issue),
@@ -197,29 +164,31 @@ impl TopState {
     }
 
     /// Takes in how a command ended.
-    pub(crate) fn ran(&mut self, arguments: &[String], preview: bool, end: &CommandEnd) {
+    pub(crate) fn ran(&mut self, arguments: &[String], preview: bool, end: &CommandResult) {
         let line = command_line(arguments);
         if let Some(at) = self.running.iter().position(|running| *running == line) {
             self.running.remove(at);
         }
         // Other commands may end while a preview runs.
-        let act = if preview { self.previewed.take() } else { None };
+        let action = if preview { self.previewed.take() } else { None };
         let text = end.text.trim_end().to_owned();
-        match act {
-            Some(mut act) if end.succeeded => {
-                // The preview names the command that does exactly what it shows.
-                let exact = text.lines().filter_map(|line| line.split_once("toft undo ")).next();
-                if let Some(words) = exact.filter(|_| act.label == "undo").and_then(|(_, rest)| words(rest)) {
-                    act.command.extend(words);
+        match action {
+            Some(mut action) if end.succeeded => {
+                if !action.limit_to(&text) {
+                    return self.show_text(arguments, text);
                 }
-                self.sheet = Some(Sheet { title: command_line(arguments), text, scroll: 0 });
-                self.prompt = Some(Prompt::new(Purpose::Confirm(act), ""));
+                self.show_text(arguments, text);
+                self.prompt = Some(Prompt::new(Purpose::Confirm(action), ""));
             }
             _ if end.succeeded && text.lines().count() <= 1 => {
                 self.said = Some(if text.is_empty() { "done".to_owned() } else { text });
             }
-            _ => self.sheet = Some(Sheet { title: command_line(arguments), text, scroll: 0 }),
+            _ => self.show_text(arguments, text),
         }
+    }
+
+    fn show_text(&mut self, arguments: &[String], text: String) {
+        self.popup = Some(Popup { title: command_line(arguments), text, scroll: 0 });
     }
 
     /// The rows of the screen. They are made once for each second, and when something was seen: there may be thousands.
@@ -231,7 +200,7 @@ impl TopState {
         {
             return Some(table.clone());
         }
-        let table = TopTable::of(self.sights.get(&self.screen)?, self.column, now);
+        let table = TopTable::of(self.screens.get(&self.screen)?, self.column, now);
         let table = Rc::new(if self.filter.is_empty() { table } else { table.filtered(&self.filter) });
         *self.made.borrow_mut() = Some((made_for, table.clone()));
         Some(table)
@@ -256,11 +225,11 @@ impl TopState {
     }
 
     /// What can be done about what is chosen.
-    pub(crate) fn acts(&self) -> Vec<Act> {
-        match (&self.sheet, &self.issue) {
+    pub(crate) fn actions(&self) -> Vec<RowAction> {
+        match (&self.popup, &self.issue) {
             (Some(_), _) => Vec::new(),
-            (None, Some(page)) => page.acts(),
-            (None, None) => self.row().map(|row| row.acts).unwrap_or_default(),
+            (None, Some(page)) => page.actions(),
+            (None, None) => self.row().map(|row| row.actions).unwrap_or_default(),
         }
     }
 
@@ -277,7 +246,7 @@ impl TopState {
     }
 
     pub(crate) fn needs_you(&self) -> Option<&NeedsYouView> {
-        match self.sights.get(&Screen::NeedsYou) {
+        match self.screens.get(&Screen::NeedsYou) {
             Some(ScreenView::NeedsYou(view)) => Some(view),
             _ => None,
         }
@@ -325,7 +294,7 @@ impl TopState {
             };
         }
         match key.code {
-            KeyCode::Char('q') if self.sheet.is_none() && self.issue.is_none() => self.leave(),
+            KeyCode::Char('q') if self.popup.is_none() && self.issue.is_none() => self.leave(),
             KeyCode::Esc | KeyCode::Char('q') => self.back(),
             KeyCode::Down | KeyCode::Char('j') => self.moved(1),
             KeyCode::Up | KeyCode::Char('k') => self.moved(-1),
@@ -334,18 +303,18 @@ impl TopState {
             KeyCode::Home | KeyCode::Char('g') => self.moved(isize::MIN),
             KeyCode::End | KeyCode::Char('G') => self.moved(isize::MAX),
             KeyCode::Char('?') => {
-                self.sheet = Some(Sheet { title: "Keys".to_owned(), text: KEYS.to_owned(), scroll: 0 });
+                self.popup = Some(Popup { title: "Keys".to_owned(), text: KEYS.to_owned(), scroll: 0 });
                 Vec::new()
             }
             KeyCode::Char(':') => {
                 self.prompt = Some(Prompt::new(Purpose::Command, ""));
                 Vec::new()
             }
-            KeyCode::Char('1'..='7') | KeyCode::Tab if self.sheet.take().is_some() && self.issue.is_none() => {
+            KeyCode::Char('1'..='7') | KeyCode::Tab if self.popup.take().is_some() && self.issue.is_none() => {
                 self.screen_key(key.code)
             }
-            _ if self.sheet.is_some() => Vec::new(),
-            KeyCode::Char('u') => self.begin(Act::undo()),
+            _ if self.popup.is_some() => Vec::new(),
+            KeyCode::Char('u') => self.begin(RowAction::undo()),
             code => match &mut self.issue {
                 Some(_) => self.issue_key(code),
                 None => self.screen_key(code),
@@ -375,7 +344,7 @@ impl TopState {
         page.drafts = self.drafts.get(&about).cloned().unwrap_or_default();
         page.show(pane);
         self.issue = Some(page);
-        vec![Effect::Look]
+        vec![Effect::Refresh]
     }
 
     /// Keeps the comments that are not sent yet.
@@ -410,7 +379,7 @@ impl TopState {
             KeyCode::Enter => self.open(Pane::Text),
             KeyCode::Char('d') => self.open(Pane::Diff),
             KeyCode::Char('o') => self.open(Pane::Log),
-            KeyCode::Char(sign) => self.act(sign),
+            KeyCode::Char(sign) => self.action(sign),
             _ => Vec::new(),
         }
     }
@@ -430,7 +399,7 @@ impl TopState {
                 page.drafts.retain(|(at, _)| Some(at) != place.as_ref());
                 self.keep_drafts();
             }
-            KeyCode::Char(sign) => return self.act(sign),
+            KeyCode::Char(sign) => return self.action(sign),
             _ => {}
         }
         Vec::new()
@@ -445,19 +414,19 @@ impl TopState {
         };
         if view.returnable {
             self.prompt = Some(Prompt::new(Purpose::Draft { place }, ""));
-        } else if view.acts.iter().any(|act| act.key == 't') {
-            let act = Act::tell_about_line(&view.id, &place);
-            self.prompt = Some(Prompt::new(Purpose::Act(act), ""));
+        } else if view.actions.iter().any(|action| action.key == 't') {
+            let action = RowAction::tell_about_line(&view.id, &place);
+            self.prompt = Some(Prompt::new(Purpose::RowAction(action), ""));
         } else {
             self.said = Some("nobody works on it; c beside its text comments on the issue".to_owned());
         }
         Vec::new()
     }
 
-    /// Begins the act of a key.
-    fn act(&mut self, sign: char) -> Vec<Effect> {
-        match self.acts().into_iter().find(|act| act.key == sign) {
-            Some(act) => self.begin(act),
+    /// Begins the action of a key.
+    fn action(&mut self, sign: char) -> Vec<Effect> {
+        match self.actions().into_iter().find(|action| action.key == sign) {
+            Some(action) => self.begin(action),
             None => Vec::new(),
         }
     }
@@ -470,15 +439,15 @@ impl TopState {
         self.keep_drafts();
     }
 
-    fn begin(&mut self, act: Act) -> Vec<Effect> {
-        match (act.asks, &act.preview) {
-            (Some(_), _) => self.prompt = Some(Prompt::new(Purpose::Act(act), "")),
+    fn begin(&mut self, action: RowAction) -> Vec<Effect> {
+        match (action.asks, &action.preview) {
+            (Some(_), _) => self.prompt = Some(Prompt::new(Purpose::RowAction(action), "")),
             (None, Some(preview)) => {
                 let arguments = preview.clone();
-                self.previewed = Some(act);
+                self.previewed = Some(action);
                 return self.start(arguments, true);
             }
-            (None, None) => self.prompt = Some(Prompt::new(Purpose::Confirm(act), "")),
+            (None, None) => self.prompt = Some(Prompt::new(Purpose::Confirm(action), "")),
         }
         Vec::new()
     }
@@ -490,27 +459,27 @@ impl TopState {
 
     fn go(&mut self, screen: Screen) -> Vec<Effect> {
         (self.screen, self.filter) = (screen, String::new());
-        vec![Effect::Look]
+        vec![Effect::Refresh]
     }
 
     /// Leaves what is on top.
     fn back(&mut self) -> Vec<Effect> {
-        if self.sheet.take().is_some() {
+        if self.popup.take().is_some() {
             return Vec::new();
         }
         self.keep_drafts();
         if self.issue.take().is_some() {
-            return vec![Effect::Look];
+            return vec![Effect::Refresh];
         }
         self.filter.clear();
         Vec::new()
     }
 
     fn moved(&mut self, by: isize) -> Vec<Effect> {
-        match (&mut self.sheet, &mut self.issue) {
-            (Some(sheet), _) => {
-                let last = sheet.text.lines().count().saturating_sub(1);
-                sheet.scroll = sheet.scroll.saturating_add_signed(by).min(last);
+        match (&mut self.popup, &mut self.issue) {
+            (Some(popup), _) => {
+                let last = popup.text.lines().count().saturating_sub(1);
+                popup.scroll = popup.scroll.saturating_add_signed(by).min(last);
             }
             (None, Some(page)) => page.moved(by),
             (None, None) => self.choose(by),
@@ -530,19 +499,19 @@ impl TopState {
             return Vec::new();
         }
         let typed = prompt.key(key);
-        if matches!(prompt.purpose, Purpose::Filter) && typed != Typed::Given {
+        if matches!(prompt.purpose, Purpose::Filter) && typed != PromptKey::Cancelled {
             self.filter.clone_from(&prompt.text);
             self.choose(0);
         }
-        if typed == Typed::Changed {
+        if typed == PromptKey::Edited {
             return Vec::new();
         }
         let Some(Prompt { purpose, text, .. }) = self.prompt.take() else { return Vec::new() };
         // A preview is no longer needed.
         if matches!(purpose, Purpose::Confirm(_)) {
-            self.sheet = None;
+            self.popup = None;
         }
-        if typed == Typed::Given {
+        if typed == PromptKey::Cancelled {
             if matches!(purpose, Purpose::Filter) {
                 self.filter.clear();
             }
@@ -550,16 +519,18 @@ impl TopState {
         }
         match purpose {
             Purpose::Filter => Vec::new(),
-            Purpose::Confirm(act) => {
-                self.sent_drafts(&act.command);
-                self.start(act.command, false)
+            Purpose::Confirm(action) => {
+                self.sent_drafts(&action.command);
+                self.start(action.command, false)
             }
-            Purpose::Act(act) if text.trim().is_empty() && !act.command.iter().any(|word| word == "--at") => {
+            Purpose::RowAction(action)
+                if text.trim().is_empty() && !action.command.iter().any(|word| word == "--at") =>
+            {
                 self.said = Some("nothing was said, nothing was done".to_owned());
                 Vec::new()
             }
-            Purpose::Act(act) => {
-                let arguments = act.with(text.trim());
+            Purpose::RowAction(action) => {
+                let arguments = action.with(text.trim());
                 self.sent_drafts(&arguments);
                 self.start(arguments, false)
             }

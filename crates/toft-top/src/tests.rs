@@ -1,26 +1,22 @@
 //! Screens, keys and sizes, without a terminal and without a store.
 
-use ratatui::{
-    Terminal,
-    backend::TestBackend,
-    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
-};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::{Terminal, backend::TestBackend};
 use toft::{
     agent::Presence,
     issue::stage::IssueStage,
     landing::LandingState,
     time::Timestamp,
     views::{
-        Act, AgentRow, AgentsView, BoardColumn, BoardView, Card, IssueView, Need, NeedKind, NeedsYouView, QueueRow,
-        QueueView,
+        AgentRow, AgentsView, BoardColumn, BoardView, Card, CommandResult, DiffView, IssueView, Need, NeedKind,
+        NeedsYouView, QueueRow, QueueView, RowAction, Screen, ScreenView,
     },
 };
 
 use crate::{
-    CommandEnd,
     draw::draw,
-    looker::{OpenIssue, ScreenLook, ScreenView},
-    state::{Effect, Screen, TopState},
+    refresh::{OpenIssue, Refreshed},
+    state::{Effect, TopState},
 };
 
 const NOW: Timestamp = Timestamp(1_763_294_400_000);
@@ -29,9 +25,9 @@ fn minutes_ago(minutes: i64) -> Timestamp {
     Timestamp(NOW.0 - minutes * 60_000)
 }
 
-fn act(key: char, label: &'static str, command: &[&str], asks: Option<&'static str>) -> Act {
+fn action(key: char, label: &'static str, command: &[&str], asks: Option<&'static str>) -> RowAction {
     let command = command.iter().map(|&word| word.to_owned()).collect();
-    Act { key, label, title: "Sell apples".to_owned(), command, asks, prefix: String::new(), preview: None }
+    RowAction { key, label, title: "Sell apples".to_owned(), command, asks, prefix: String::new(), preview: None }
 }
 
 fn need(kind: NeedKind, id: &str, title: &str, text: &str, behind: u32) -> Need {
@@ -45,7 +41,7 @@ fn need(kind: NeedKind, id: &str, title: &str, text: &str, behind: u32) -> Need 
         text: text.to_owned(),
         behind,
         since: Some(minutes_ago(12)),
-        acts: vec![act('a', "answer", &["answer", &format!("{id}xxxxxxxxxxxx")], Some("Answer"))],
+        actions: vec![action('a', "answer", &["answer", &format!("{id}xxxxxxxxxxxx")], Some("Answer"))],
     }
 }
 
@@ -79,7 +75,10 @@ fn agents() -> AgentsView {
         waits: false,
         note: Some(note.to_owned()).filter(|note| !note.is_empty()),
         cost: None,
-        acts: vec![act('t', "tell", &["tell", id], Some("Tell the agent")), act('s', "stop", &["stop", id], None)],
+        actions: vec![
+            action('t', "tell", &["tell", id], Some("Tell the agent")),
+            action('s', "stop", &["stop", id], None),
+        ],
     };
     AgentsView {
         rows: vec![
@@ -131,7 +130,10 @@ fn queue() -> QueueView {
         against: None,
         sent_back: None,
         updated: minutes_ago(90),
-        acts: vec![Act { preview: Some(vec!["land".into(), "-n".into()]), ..act('l', "land", &["land", id], None) }],
+        actions: vec![RowAction {
+            preview: Some(vec!["land".into(), "-n".into()]),
+            ..action('l', "land", &["land", id], None)
+        }],
     };
     QueueView {
         rows: vec![
@@ -164,13 +166,13 @@ fn issue() -> OpenIssue {
         landing: Some("waits for review".to_owned()),
         returnable: true,
         history: Vec::new(),
-        acts: vec![
-            act('a', "approve", &["review", "tf-b2", "--approve"], None),
-            act('r', "return", &["review", "tf-b2", "--return", "--message="], Some("What has to change")),
+        actions: vec![
+            action('a', "approve", &["review", "tf-b2", "--approve"], None),
+            action('r', "return", &["review", "tf-b2", "--return", "--message="], Some("What has to change")),
         ],
     };
     let diff = "diff --git a/apples.rs b/apples.rs\n--- a/apples.rs\n+++ b/apples.rs\n@@ -1,1 +1,2 @@\n fn sell() {}\n+fn weigh() {}\n";
-    OpenIssue { view, diff: Some(diff.to_owned()), log: Vec::new() }
+    OpenIssue { view, diff: Some(DiffView::of(diff)), log: Vec::new() }
 }
 
 fn top() -> TopState {
@@ -182,7 +184,7 @@ fn top() -> TopState {
         (Screen::Board, ScreenView::Board(board())),
         (Screen::Queue, ScreenView::Queue(queue())),
     ] {
-        state.sights.insert(screen, view);
+        state.screens.insert(screen, view);
     }
     state
 }
@@ -240,10 +242,10 @@ fn screens_look_as_they_did() {
 #[test]
 fn an_issue_looks_as_it_did() {
     let mut state = top();
-    assert_eq!(press(&mut state, "Down Enter"), [Effect::Look]);
-    state.see(ScreenLook {
-        order: state.wanted(),
-        sights: vec![Ok(ScreenView::NeedsYou(needs_you()))],
+    assert_eq!(press(&mut state, "Down Enter"), [Effect::Refresh]);
+    state.see(Refreshed {
+        request: state.wanted(),
+        screens: vec![Ok(ScreenView::NeedsYou(needs_you()))],
         issue: Some(Ok(issue())),
         notes: Vec::new(),
     });
@@ -284,7 +286,7 @@ fn a_key_runs_the_command_that_is_shown() {
     assert_eq!(press(&mut state, "Enter"), [run(&answer, false)]);
     // One at a time, and nobody leaves it alone.
     assert_eq!(press(&mut state, "q"), []);
-    state.ran(&answer.map(str::to_owned), false, &CommandEnd { succeeded: true, text: "Answered\n".to_owned() });
+    state.ran(&answer.map(str::to_owned), false, &CommandResult { succeeded: true, text: "Answered\n".to_owned() });
     assert_eq!(state.said.as_deref(), Some("Answered"));
     assert_eq!(press(&mut state, "q"), [Effect::Leave]);
 }
@@ -305,24 +307,24 @@ fn landing_and_undoing_show_what_would_happen_first() {
     press(&mut state, "4");
     assert_eq!(press(&mut state, "l"), [run(&["land", "-n"], true)]);
     // Another command ends meanwhile.
-    state.ran(&["add".to_owned()], false, &CommandEnd { succeeded: true, text: String::new() });
-    let preview = CommandEnd { succeeded: true, text: "tf-b2  Sell apples  ready to land\n".to_owned() };
+    state.ran(&["add".to_owned()], false, &CommandResult { succeeded: true, text: String::new() });
+    let preview = CommandResult { succeeded: true, text: "tf-b2  Sell apples  ready to land\n".to_owned() };
     state.ran(&["land".to_owned(), "-n".to_owned()], true, &preview);
     assert!(drawn(&mut state, 80, 24).contains("ready to land"));
     assert_eq!(press(&mut state, "Enter"), [run(&["land", "tf-b2"], false)]);
-    state.ran(&["land".to_owned()], false, &CommandEnd { succeeded: true, text: String::new() });
+    state.ran(&["land".to_owned()], false, &CommandResult { succeeded: true, text: String::new() });
     assert_eq!(press(&mut state, "u"), [run(&["undo", "-n"], true)]);
-    state.ran(&[], true, &CommandEnd { succeeded: true, text: "would undo".to_owned() });
+    state.ran(&[], true, &CommandResult { succeeded: true, text: "would undo".to_owned() });
     assert_eq!(press(&mut state, "Esc"), [], "it was not wanted");
-    assert!(state.sheet.is_none());
+    assert!(state.popup.is_none());
 }
 
 #[test]
 fn comments_on_lines_go_back_with_the_work() {
     let mut state = top();
     press(&mut state, "Down Enter");
-    let (order, sights) = (state.wanted(), vec![Ok(ScreenView::NeedsYou(needs_you()))]);
-    state.see(ScreenLook { order, sights, issue: Some(Ok(issue())), notes: Vec::new() });
+    let (request, screens) = (state.wanted(), vec![Ok(ScreenView::NeedsYou(needs_you()))]);
+    state.see(Refreshed { request, screens, issue: Some(Ok(issue())), notes: Vec::new() });
     press(&mut state, "d Down Down Down Down Down");
     press(&mut state, "c unused Enter");
     assert!(drawn(&mut state, 80, 20).contains("+fn weigh() {}   ← unused"));
@@ -336,7 +338,7 @@ fn escape_and_a_key_soon_after_it_are_two_keys() {
     let mut state = top();
     press(&mut state, "?");
     let effects = state.key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::ALT));
-    assert!(state.sheet.is_none());
+    assert!(state.popup.is_none());
     assert_eq!(effects, [Effect::Leave]);
 }
 
@@ -354,8 +356,8 @@ fn rows_are_filtered_as_one_types() {
 #[test]
 fn a_store_that_cannot_be_read_is_said_and_what_was_seen_stays() {
     let mut state = top();
-    let sights = vec![Err("http://127.0.0.1:7878 does not answer".to_owned())];
-    state.see(ScreenLook { order: state.wanted(), sights, issue: None, notes: Vec::new() });
+    let screens = vec![Err("http://127.0.0.1:7878 does not answer".to_owned())];
+    state.see(Refreshed { request: state.wanted(), screens, issue: None, notes: Vec::new() });
     let shown = drawn(&mut state, 100, 24);
     assert!(shown.contains("not up to date: http://127.0.0.1:7878") && shown.contains("Sell apples"), "{shown}");
 }

@@ -309,6 +309,19 @@ impl Work<'_> {
         Ok(done)
     }
 
+    /// Takes back an operation, if it is the actor's last one.
+    pub fn undo_last(&self, actor: &str, op: &str, dry_run: bool) -> Result<Vec<Undo>, Error> {
+        let last = self.perform_as(actor, None, undo::Last { scope: self.scope(), count: 1, undone: false })?;
+        let Some(undo) = last.into_iter().find(|undo| undo.op.as_str() == op) else {
+            let why = "it is not the last operation any more".to_owned();
+            return Err(Refusal::CannotUndo { what: op.to_owned(), entity: actor.to_owned(), why }.into());
+        };
+        if !dry_run {
+            self.take_back(actor, &undo)?;
+        }
+        Ok(vec![undo])
+    }
+
     fn take_back(&self, actor: &str, undo: &Undo) -> Result<(), Error> {
         undo.allowed()?;
         let UndoAction::Issues { issues } = &undo.way else {

@@ -13,6 +13,7 @@ mod place;
 mod plan;
 mod run;
 mod run_repositories;
+mod runner;
 mod setup;
 mod share;
 mod top;

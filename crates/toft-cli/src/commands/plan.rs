@@ -251,13 +251,11 @@ pub(super) fn restore(app: &App<'_>, args: &args::Restore) -> Done {
 
 pub(super) fn undo(app: &App<'_>, args: &args::Undo) -> Done {
     let toft = app.open()?;
-    if let Some(last) = &args.last {
-        let now = toft.work().undo(&toft.located().agent, 1, true)?;
-        if now.first().is_none_or(|undo| undo.op.as_str() != last) {
-            return Err(Failure::stopped(format!("{last} is not your last operation any more"), "toft undo -n"));
-        }
-    }
-    let undone = toft.work().undo(&toft.located().agent, args.count, args.dry_run)?;
+    let (work, agent) = (toft.work(), &toft.located().agent);
+    let undone = match &args.last {
+        Some(op) => work.undo_last(agent, op, args.dry_run)?,
+        None => work.undo(agent, args.count, args.dry_run)?,
+    };
     if undone.is_empty() {
         return Err(Failure::nothing("there is no operation of yours to undo", "toft log"));
     }

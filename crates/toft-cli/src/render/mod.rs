@@ -199,7 +199,7 @@ impl Output {
     }
 
     /// Whether a person sits at a terminal that shows what is printed.
-    pub(crate) fn at_terminal() -> bool {
+    pub(crate) fn shown_at_terminal() -> bool {
         std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
     }
 

@@ -10,7 +10,7 @@ use toft_core::{
 };
 use toft_session::Error;
 
-use super::{Act, RepositorySource};
+use super::{RepositorySource, RowAction};
 
 /// Leases that are looked at.
 const MOST: usize = 2_000;
@@ -55,7 +55,7 @@ pub struct AgentRow {
     /// What the task has cost so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    pub acts: Vec<Act>,
+    pub actions: Vec<RowAction>,
 }
 
 impl AgentsView {
@@ -80,7 +80,8 @@ impl AgentsView {
                 Presence::Offline | Presence::Removed => view.offline += 1,
                 presence => {
                     let name = listed.agent.name;
-                    let act = if presence == Presence::Paused { Act::resume(&name) } else { Act::pause(&name) };
+                    let action =
+                        if presence == Presence::Paused { RowAction::resume(&name) } else { RowAction::pause(&name) };
                     view.rows.push(AgentRow {
                         presence,
                         machine: listed.agent.host,
@@ -96,7 +97,7 @@ impl AgentsView {
                         waits: false,
                         note: None,
                         cost: None,
-                        acts: vec![act.about(&name, dir.as_ref())],
+                        actions: vec![action.about(&name, dir.as_ref())],
                         name,
                     });
                 }
@@ -123,7 +124,7 @@ impl AgentsView {
         let (store, dir) = (toft.located().store.to_string(), source.dir());
         for ((row, id), shown) in working.into_iter().zip(ids).zip(shown) {
             let listed = agents.get(&(store.clone(), row.agent.clone())).map(|(listed, _)| listed);
-            let acts = [Act::tell(&id), Act::stop(&id), Act::pause(&row.agent)];
+            let actions = [RowAction::tell(&id), RowAction::stop(&id), RowAction::pause(&row.agent)];
             self.rows.push(AgentRow {
                 presence: listed.map_or(Presence::Working, |listed| listed.presence),
                 machine: listed.map(|listed| listed.agent.host.clone()).unwrap_or_default(),
@@ -136,7 +137,7 @@ impl AgentsView {
                 waits: false,
                 note: row.note,
                 cost: row.cost,
-                acts: acts.into_iter().map(|act| act.about(&row.task.spec.name, dir.as_ref())).collect(),
+                actions: actions.into_iter().map(|action| action.about(&row.task.spec.name, dir.as_ref())).collect(),
                 title: row.task.spec.name,
                 name: row.agent,
                 id,
@@ -162,7 +163,7 @@ impl AgentsView {
                 waits: true,
                 note: Some(text),
                 cost: None,
-                acts: vec![Act::answer(&gate).about(&title, dir.as_ref())],
+                actions: vec![RowAction::answer(&gate).about(&title, dir.as_ref())],
                 title,
                 name: from,
                 id,

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use toft_core::{
+    flow::TaskStatus,
     issue::stage::{IssueStage, StageFacts},
     verbs::{land::ListedLanding, status},
 };
 use toft_plan::{FoundIssue, IssueFilter};
 use toft_session::Error;
 
-use super::{Act, RepositorySource, landing_name, landing_state, queue};
+use super::{RepositorySource, RowAction, landing_name, landing_state, queue};
 
 /// Leases and workflows that are looked at.
 const MOST: usize = 2_000;
@@ -52,7 +53,7 @@ pub struct Card {
     pub needs_you: bool,
     /// How many open issues need it.
     pub unblocks: usize,
-    pub acts: Vec<Act>,
+    pub actions: Vec<RowAction>,
 }
 
 /// What is known of the issues of one repository.
@@ -137,7 +138,9 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
     for listed in outcome.workflows.iter().filter(|listed| listed.workflow.issue().is_none()) {
         let id = listed.workflow.id.to_string();
         let held = known.held.get(&id);
-        let facts = StageFacts { held: held.is_some(), ready: listed.open() > 0, ..StageFacts::default() };
+        let ready = listed.progress.get(TaskStatus::Pending.as_str()).is_some_and(|count| *count > 0);
+        let waiting = !ready && listed.open() > 0;
+        let facts = StageFacts { held: held.is_some(), ready, waiting, ..StageFacts::default() };
         cards.push((
             facts.stage(),
             Card {
@@ -156,8 +159,10 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
     for ((_, card), shown) in cards.iter_mut().zip(shown) {
         card.repository.clone_from(name);
         card.shown = shown;
-        card.acts =
-            std::mem::take(&mut card.acts).into_iter().map(|act| act.about(&card.title, dir.as_ref())).collect();
+        card.actions = std::mem::take(&mut card.actions)
+            .into_iter()
+            .map(|action| action.about(&card.title, dir.as_ref()))
+            .collect();
     }
     Ok(cards)
 }
@@ -174,21 +179,21 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
     };
     let stage = facts.stage();
     let asks = known.asks.get(&issue.id);
-    let mut acts = Vec::new();
+    let mut actions = Vec::new();
     let note = match (held, landing) {
         _ if issue.closed.is_some() => None,
         (Some((_, note)), _) => {
-            acts.extend([Act::tell(&issue.id), Act::stop(&issue.id)]);
+            actions.extend([RowAction::tell(&issue.id), RowAction::stop(&issue.id)]);
             note.clone()
         }
         (None, Some(entry)) => {
-            acts.extend(queue::acts(entry, &issue.id));
+            actions.extend(queue::actions(entry, &issue.id));
             Some(landing_state(entry))
         }
         (None, None) => why,
     };
     if let Some(gate) = asks {
-        acts.insert(0, Act::answer(gate));
+        actions.insert(0, RowAction::answer(gate));
     }
     let card = Card {
         repository: None,
@@ -205,7 +210,7 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
         note,
         needs_you: asks.is_some(),
         unblocks: known.unblocks.get(&issue.id).copied().unwrap_or_default(),
-        acts,
+        actions,
     };
     (stage, card)
 }

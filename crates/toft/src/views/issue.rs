@@ -15,12 +15,10 @@ use toft_core::{
 use toft_plan::Plan;
 use toft_session::Error;
 
-use super::{Act, HistoryRow, LogLine, RepositorySource, history::rows, landing_state, log::LogReader, queue};
+use super::{DiffView, HistoryRow, RepositorySource, RowAction, history::rows, landing_state, queue};
 
 /// Events that are shown.
 const HISTORY: usize = 100;
-/// Lines of a log that are read as a conversation.
-const LINES: usize = 2_000;
 
 /// Characters of a line, and bytes of a text, that are shown.
 const LONGEST: usize = 1_000;
@@ -62,7 +60,7 @@ pub struct IssueView {
     /// Its finished work may still be returned.
     pub returnable: bool,
     pub history: Vec<HistoryRow>,
-    pub acts: Vec<Act>,
+    pub actions: Vec<RowAction>,
 }
 
 /// An issue that another one names.
@@ -150,10 +148,10 @@ impl IssueView {
         };
         view.history = rows(source, &toft.work().act(me, None, history)?);
         if name.is_some() {
-            view.acts.push(Act::comment(&view.id));
+            view.actions.push(RowAction::comment(&view.id));
         }
         let dir = source.dir();
-        view.acts = view.acts.into_iter().map(|act| act.about(&view.title, dir.as_ref())).collect();
+        view.actions = view.actions.into_iter().map(|action| action.about(&view.title, dir.as_ref())).collect();
         view.shown = source.shorten(&[&view.id]).swap_remove(0);
         Ok(view)
     }
@@ -179,7 +177,7 @@ impl IssueView {
             landing: None,
             returnable: false,
             history: Vec::new(),
-            acts: Vec::new(),
+            actions: Vec::new(),
         }
     }
 
@@ -234,12 +232,12 @@ impl IssueView {
         for gate in shown.gates.iter().filter(|gate| gate.opened.is_none()) {
             if let Some(question) = question(&gate.kind) {
                 self.questions.push(question);
-                self.acts.push(Act::answer(gate.id.as_str()));
+                self.actions.push(RowAction::answer(gate.id.as_str()));
             }
         }
         if let Some(holder) = shown.holder {
             self.agent = Some(holder.agent);
-            self.acts.extend([Act::tell(&self.id), Act::stop(&self.id)]);
+            self.actions.extend([RowAction::tell(&self.id), RowAction::stop(&self.id)]);
         } else if let Some(why) = shown.why {
             self.why.extend(why.iter().map(ToString::to_string));
         }
@@ -285,42 +283,30 @@ impl IssueView {
         self.agent = self.agent.take().filter(|_| self.stage == IssueStage::Working);
         self.agent.get_or_insert_with(|| entry.landing.author.clone());
         self.returnable = entry.landing.state == LandingState::Queued;
-        self.acts.extend(queue::acts(entry, &self.id));
+        self.actions.extend(queue::actions(entry, &self.id));
         if let Some(bounce) = entry.landing.bounce() {
             self.text.push(("Sent back".to_owned(), bounce.message.clone()));
         }
     }
 
     /// What its agents changed, in the format of git: of finished work, what would land.
-    pub fn diff(source: &RepositorySource<'_>, id: &str) -> Result<Option<String>, Error> {
+    pub fn diff(source: &RepositorySource<'_>, id: &str) -> Result<Option<DiffView>, Error> {
         let work = source.toft.work();
         let landing = some(work.landings(&[id.to_owned()], 0))?.and_then(|found| found.into_iter().next());
         let queued = landing.filter(|entry| entry.landing.state == LandingState::Queued);
         if let (Some(entry), Some(repository)) = (queued, work.landing_repository()?) {
             let diff = repository.diff(&entry.landing.offer.target, &entry.landing.offer.tip)?;
-            return Ok(Some(readable(&String::from_utf8_lossy(&diff))));
+            return Ok(Some(DiffView::of(&readable(&String::from_utf8_lossy(&diff)))));
         }
         let Ok(all) = source.toft.workspaces() else { return Ok(None) };
         let Some(named) = some(all.named(Some(id)))? else { return Ok(None) };
         let Some(workspace) = some(all.open(&named))? else { return Ok(None) };
-        Ok(Some(readable(&all.diff(&workspace, false)?)))
-    }
-
-    /// What its agent says and does, or did last.
-    pub fn log(source: &RepositorySource<'_>, id: &str) -> Result<Vec<LogLine>, Error> {
-        let toft = source.toft;
-        let Some(log) = some(toft.attempts().attempt_log(&toft.located().agent, id, 0))? else { return Ok(Vec::new()) };
-        let mut conversation = LogReader::default();
-        let last = log.lines.len().saturating_sub(LINES);
-        let mut lines: Vec<LogLine> = log.lines[last..].iter().flat_map(|line| conversation.line(line)).collect();
-        lines.extend(conversation.end());
-        lines.iter_mut().for_each(|line| line.text = readable(&line.text));
-        Ok(lines)
+        Ok(Some(DiffView::of(&readable(&all.diff(&workspace, false)?))))
     }
 }
 
 /// A text that a person can look at: lines of a reasonable length, and not too many.
-fn readable(text: &str) -> String {
+pub(super) fn readable(text: &str) -> String {
     let mut readable = String::new();
     for line in text.lines() {
         match line.char_indices().nth(LONGEST) {
@@ -346,7 +332,7 @@ fn question(kind: &GateKind) -> Option<String> {
 }
 
 /// Nothing, if there is no such thing.
-fn some<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
+pub(super) fn some<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(Error::Refused(Refusal::NotFound { .. } | Refusal::WrongState { .. } | Refusal::Invalid { .. })) => {

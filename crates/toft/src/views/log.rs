@@ -2,7 +2,19 @@
 
 use serde::Serialize;
 use toft_core::time::Timestamp;
-use toft_session::transcript::{self, TranscriptEntry};
+use toft_runner::LogTail;
+use toft_session::{
+    Error,
+    transcript::{self, TranscriptEntry},
+};
+
+use super::{
+    RepositorySource,
+    issue::{readable, some},
+};
+
+/// Pieces of a conversation that are kept.
+const KEPT: usize = 5_000;
 
 /// A piece of a conversation, of one or more lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -57,15 +69,87 @@ impl LogReader {
         said
     }
 
+    /// The message whose parts were collected so far, if any.
+    fn unfinished(&self) -> Option<LogLine> {
+        self.parts.as_ref().map(|(at, text)| LogLine::new(Some(*at), "", text.trim()))
+    }
+
     /// The message whose parts were collected, if any.
     pub fn end(&mut self) -> Option<LogLine> {
         self.parts.take().map(|(at, text)| LogLine::new(Some(at), "", text.trim()))
     }
 }
 
+/// The log of the newest attempt at an issue, read as it grows.
+#[derive(Debug, Default)]
+pub struct FollowedLog {
+    tail: Option<LogTail>,
+    reader: LogReader,
+    lines: Vec<LogLine>,
+    /// The last piece may go on: the next lines replace it.
+    unfinished: bool,
+    /// Pieces that are not kept any more.
+    dropped: u64,
+}
+
+impl FollowedLog {
+    /// Reads what was written since; returns whether there is something new.
+    pub fn read(&mut self, source: &RepositorySource<'_>, id: &str) -> Result<bool, Error> {
+        let toft = source.toft;
+        let newest = some(toft.attempts().attempt_tail(&toft.located().agent, id))?;
+        let Some(newest) = newest else {
+            let had = self.tail.is_some();
+            *self = Self::default();
+            return Ok(had);
+        };
+        let mut new = false;
+        if self.tail.as_ref().is_none_or(|tail| !tail.is_of_same_attempt(&newest)) {
+            (*self, new) = (Self { tail: Some(newest), ..Self::default() }, true);
+        }
+        while let Some(tail) = &mut self.tail {
+            let lines = tail.new_lines(toft)?;
+            if lines.is_empty() {
+                break;
+            }
+            new = true;
+            self.add(&lines);
+        }
+        Ok(new)
+    }
+
+    fn add(&mut self, lines: &[String]) {
+        if std::mem::take(&mut self.unfinished) {
+            self.lines.pop();
+        }
+        // More lines than pieces are kept: none of the earlier ones would be.
+        for line in &lines[lines.len().saturating_sub(KEPT)..] {
+            self.lines.extend(self.reader.line(line));
+        }
+        if let Some(part) = self.reader.unfinished() {
+            self.lines.push(part);
+            self.unfinished = true;
+        }
+        let dropped = self.lines.len().saturating_sub(KEPT);
+        self.lines.drain(..dropped);
+        self.dropped += dropped as u64;
+    }
+
+    /// Its last pieces.
+    #[must_use]
+    pub fn lines(&self) -> &[LogLine] {
+        &self.lines
+    }
+
+    /// How many pieces came before those.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
 impl LogLine {
     fn new(at: Option<Timestamp>, sign: &str, text: &str) -> Self {
-        Self { at, sign: sign.to_owned(), text: text.to_owned(), answer: false }
+        Self { at, sign: sign.to_owned(), text: readable(text), answer: false }
     }
 }
 

@@ -1,9 +1,10 @@
 //! What people look at: structs that the terminal, the browser and the command line render. They are built from verbs; who
 //! renders one decides nothing.
 
-mod act;
+mod action;
 mod agents;
 mod board;
+mod diff;
 mod graph;
 mod history;
 mod issue;
@@ -11,6 +12,7 @@ mod log;
 mod machines;
 mod needs_you;
 mod queue;
+mod screen;
 mod status;
 
 use std::{
@@ -24,16 +26,18 @@ use toft_session::{Error, config::Config};
 use crate::{Reached, Toft, every_repository};
 
 pub use self::{
-    act::{Act, command_line},
+    action::{CommandResult, CommandRunner, RowAction, command_line},
     agents::{AgentRow, AgentsView},
     board::{BoardColumn, BoardView, Card},
+    diff::{DiffKind, DiffLine, DiffView},
     graph::{GraphMark, GraphRow, GraphView, graph_rows},
     history::{HistoryRow, HistoryView, particulars},
     issue::{AttemptRow, IssueView, NamedIssue},
-    log::{LogLine, LogReader},
+    log::{FollowedLog, LogLine, LogReader},
     machines::{MachineRow, MachinesView},
     needs_you::{Need, NeedKind, NeedsYouView},
     queue::{QueueRow, QueueView, landing_name, landing_state},
+    screen::{Screen, ScreenView},
     status::{RepositoryStatus, StatusView, unlanded},
 };
 

@@ -9,7 +9,7 @@ use toft_plan::FoundIssue;
 use toft_session::Error;
 use toft_work::workspaces::Collision;
 
-use super::{Act, RepositorySource, RepositoryStatus, StatusView, landing_name};
+use super::{RepositorySource, RepositoryStatus, RowAction, StatusView, landing_name};
 
 /// Rows of each kind.
 const MOST: usize = 200;
@@ -48,7 +48,7 @@ pub struct Need {
     pub behind: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    pub acts: Vec<Act>,
+    pub actions: Vec<RowAction>,
 }
 
 /// What kind of decision is needed; those that block most come first.
@@ -113,7 +113,7 @@ impl NeedsYouView {
                 text: format!("{}: {}", resting.refusal.kind.as_str(), resting.refusal.message),
                 title: format!("rests until {}", resting.until),
                 shown: id.clone(),
-                acts: vec![Act::end_rest(&id)],
+                actions: vec![RowAction::end_rest(&id)],
                 ..Need::new(NeedKind::Resting, id)
             });
         }
@@ -134,7 +134,7 @@ impl NeedsYouView {
                         entry.landing.author, entry.landing.offer.target
                     ),
                     since: Some(entry.landing.updated),
-                    acts: vec![Act::approve(&id), Act::send_back(&id)],
+                    actions: vec![RowAction::approve(&id), RowAction::send_back(&id)],
                     ..Need::new(NeedKind::Review, id)
                 });
             }
@@ -144,7 +144,7 @@ impl NeedsYouView {
                 title: issue.title.clone(),
                 from: issue.origin.as_ref().map(|origin| origin.by.clone()),
                 text: "is proposed for this ledger".to_owned(),
-                acts: vec![Act::accept(&issue.id), Act::reject(&issue.id)],
+                actions: vec![RowAction::accept(&issue.id), RowAction::reject(&issue.id)],
                 ..Need::new(NeedKind::Proposal, issue.id.clone())
             });
         }
@@ -153,7 +153,7 @@ impl NeedsYouView {
             rows.push(Need {
                 title: target.clone(),
                 text: "does not pass the check: nothing lands before it does".to_owned(),
-                acts: vec![Act::land_all()],
+                actions: vec![RowAction::land_all()],
                 ..Need::new(NeedKind::Red, String::new())
             });
         }
@@ -167,7 +167,7 @@ impl NeedsYouView {
         let ids: Vec<&str> = rows.iter().map(|need| need.id.as_str()).collect();
         let (shown, dir) = (source.shorten(&ids), source.dir());
         for (mut need, shown) in rows.into_iter().zip(shown) {
-            need.acts = need.acts.into_iter().map(|act| act.about(&need.title, dir.as_ref())).collect();
+            need.actions = need.actions.into_iter().map(|action| action.about(&need.title, dir.as_ref())).collect();
             self.rows.push(Need { shown, repository: source.name.clone(), ..need });
         }
         self.working += status.outcome.working.iter().filter(|row| !row.lost).count();
@@ -195,7 +195,7 @@ impl Need {
             text: String::new(),
             behind: 0,
             since: None,
-            acts: Vec::new(),
+            actions: Vec::new(),
         }
     }
 }
@@ -211,7 +211,7 @@ fn need(entry: &NeedsYou) -> Option<Need> {
                 text: text.clone(),
                 behind: *behind,
                 since: *since,
-                acts: vec![Act::answer(gate)],
+                actions: vec![RowAction::answer(gate)],
                 ..Need::new(NeedKind::Question, id)
             }
         }
@@ -221,14 +221,14 @@ fn need(entry: &NeedsYou) -> Option<Need> {
                 title: name.clone(),
                 text: text.clone(),
                 behind: *behind,
-                acts: vec![Act::retry(&id)],
+                actions: vec![RowAction::retry(&id)],
                 ..Need::new(NeedKind::Failed, id)
             }
         }
         NeedsYou::Budget { workflow, title, budget, spent } => Need {
             title: title.clone(),
             text: format!("spent {spent} of {budget}"),
-            acts: vec![Act::raise(workflow)],
+            actions: vec![RowAction::raise(workflow)],
             ..Need::new(NeedKind::Budget, workflow.clone())
         },
         NeedsYou::Assigned { task, issue, name, to, free, .. } => {
@@ -237,14 +237,14 @@ fn need(entry: &NeedsYou) -> Option<Need> {
             Need {
                 title: name.clone(),
                 text: format!("is assigned to {to}, which is away{next}"),
-                acts: vec![Act::unassign(&id)],
+                actions: vec![RowAction::unassign(&id)],
                 ..Need::new(NeedKind::Assigned, id)
             }
         }
         NeedsYou::Message { id, from, text } => Need {
             from: Some(from.clone()),
             text: text.clone(),
-            acts: vec![Act::read_messages()],
+            actions: vec![RowAction::read_messages()],
             ..Need::new(NeedKind::Message, id.clone())
         },
         NeedsYou::Other => return None,
@@ -269,7 +269,7 @@ fn collision(found: &Collision) -> Need {
     Need {
         title: parties.join(" and "),
         text: format!("both change {}", files.join(", ")),
-        acts: if id.is_empty() { Vec::new() } else { vec![Act::tell(&id)] },
+        actions: if id.is_empty() { Vec::new() } else { vec![RowAction::tell(&id)] },
         ..Need::new(NeedKind::Collision, id)
     }
 }

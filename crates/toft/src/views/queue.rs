@@ -12,7 +12,7 @@ use toft_core::{
 use toft_land::{Forecast, Lander};
 use toft_session::Error;
 
-use super::{Act, RepositorySource};
+use super::{RepositorySource, RowAction};
 
 /// How many past landings are shown.
 const PAST: usize = 50;
@@ -51,7 +51,7 @@ pub struct QueueRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_back: Option<String>,
     pub updated: Timestamp,
-    pub acts: Vec<Act>,
+    pub actions: Vec<RowAction>,
 }
 
 impl QueueView {
@@ -83,7 +83,10 @@ impl QueueView {
         let dir = source.dir();
         for ((entry, id), shown) in all.into_iter().zip(ids).zip(shown) {
             let known = forecast.get(&entry.landing.id);
-            let acts = acts(&entry, &id).into_iter().map(|act| act.about(&entry.landing.title, dir.as_ref())).collect();
+            let actions = actions(&entry, &id)
+                .into_iter()
+                .map(|action| action.about(&entry.landing.title, dir.as_ref()))
+                .collect();
             let waits = landing_state(&entry);
             let ListedLanding { landing, .. } = entry;
             self.rows.push(QueueRow {
@@ -97,7 +100,7 @@ impl QueueView {
                 target: landing.offer.target,
                 state: landing.state,
                 updated: landing.updated,
-                acts,
+                actions,
                 id,
                 shown,
             });
@@ -107,13 +110,13 @@ impl QueueView {
 }
 
 /// What a person can do about finished work.
-pub(super) fn acts(entry: &ListedLanding, id: &str) -> Vec<Act> {
+pub(super) fn actions(entry: &ListedLanding, id: &str) -> Vec<RowAction> {
     match (entry.landing.state, &entry.waits) {
-        (LandingState::Queued, Some(LandingWait::Review)) => vec![Act::approve(id), Act::send_back(id)],
-        (LandingState::Queued, Some(LandingWait::Elsewhere { .. })) => vec![Act::send_back(id)],
-        (LandingState::Queued, _) => vec![Act::land(id), Act::send_back(id)],
-        (LandingState::Landed, _) if entry.landing.reverted_by.is_none() => vec![Act::revert(id)],
-        (LandingState::Withdrawn, _) => vec![Act::land(id)],
+        (LandingState::Queued, Some(LandingWait::Review)) => vec![RowAction::approve(id), RowAction::send_back(id)],
+        (LandingState::Queued, Some(LandingWait::Elsewhere { .. })) => vec![RowAction::send_back(id)],
+        (LandingState::Queued, _) => vec![RowAction::land(id), RowAction::send_back(id)],
+        (LandingState::Landed, _) if entry.landing.reverted_by.is_none() => vec![RowAction::revert(id)],
+        (LandingState::Withdrawn, _) => vec![RowAction::land(id)],
         _ => Vec::new(),
     }
 }

@@ -1,12 +1,25 @@
-//! What a person can do about something that they see: each act is a command of toft.
+//! What a person can do about something that they see: each action is a command of toft.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use serde::Serialize;
 
+/// Runs a command of toft, and returns what it printed. It ends early when the flag becomes true.
+pub type CommandRunner = Arc<dyn Fn(&[String], &AtomicBool) -> CommandResult + Send + Sync>;
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandResult {
+    pub succeeded: bool,
+    pub text: String,
+}
+
 /// Something to do about a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Act {
+pub struct RowAction {
     /// The key that does it.
     pub key: char,
     pub label: &'static str,
@@ -25,7 +38,7 @@ pub struct Act {
     pub preview: Option<Vec<String>>,
 }
 
-impl Act {
+impl RowAction {
     fn new(key: char, label: &'static str, command: &[&str]) -> Self {
         let command = command.iter().map(|&word| word.to_owned()).collect();
         Self { key, label, title: String::new(), command, asks: None, prefix: String::new(), preview: None }
@@ -39,7 +52,7 @@ impl Act {
         Self { preview: Some(command.iter().map(|&word| word.to_owned()).collect()), ..self }
     }
 
-    /// The same act, about something of this title, in another directory.
+    /// The same action, about something of this title, in another directory.
     #[must_use]
     pub fn about(mut self, title: &str, dir: Option<&PathBuf>) -> Self {
         title.clone_into(&mut self.title);
@@ -159,6 +172,19 @@ impl Act {
         Self::new('u', "undo", &["undo"]).previewed(&["undo", "-n"])
     }
 
+    /// Makes the action do only what its preview shows; returns whether it can. An undo takes back the operation that the preview
+    /// names, and nothing that came after it.
+    pub fn limit_to(&mut self, preview: &str) -> bool {
+        if self.label != "undo" {
+            return true;
+        }
+        let op = preview.lines().find_map(|line| line.strip_prefix("  only this: toft undo --last "));
+        let known = |sign: char| sign.is_ascii_alphanumeric() || sign == '-' || sign == '_';
+        let op = op.filter(|op| !op.is_empty() && op.chars().all(known));
+        self.command.extend(op.into_iter().flat_map(|op| ["--last".to_owned(), op.to_owned()]));
+        op.is_some()
+    }
+
     /// A comment on a line of a diff, to the agent that works on it.
     #[must_use]
     pub fn tell_about_line(id: &str, place: &str) -> Self {
@@ -214,16 +240,16 @@ mod tests {
 
     #[test]
     fn an_act_is_a_command_with_what_was_said() {
-        let act = Act::answer("tf-1").about("Sell apples", Some(&PathBuf::from("/shop")));
-        assert_eq!(command_line(&act.with("it's 7 days")), r"toft -C /shop answer tf-1 'it'\''s 7 days'");
-        let line = Act::tell_about_line("tf-1", "a.rs:7");
+        let action = RowAction::answer("tf-1").about("Sell apples", Some(&PathBuf::from("/shop")));
+        assert_eq!(command_line(&action.with("it's 7 days")), r"toft -C /shop answer tf-1 'it'\''s 7 days'");
+        let line = RowAction::tell_about_line("tf-1", "a.rs:7");
         assert_eq!(command_line(&line.with("why?")), "toft tell tf-1 'a.rs:7: why?'");
-        assert_eq!(command_line(&Act::answer("tf-1").with("-x")), "toft answer tf-1 -- -x");
-        let back = Act::send_back_with("tf-1", &[("a.rs:7".into(), "- no".into())]);
+        assert_eq!(command_line(&RowAction::answer("tf-1").with("-x")), "toft answer tf-1 -- -x");
+        let back = RowAction::send_back_with("tf-1", &[("a.rs:7".into(), "- no".into())]);
         assert_eq!(
             command_line(&back.with("-1 and so on")),
             "toft review tf-1 --return --at a.rs:7 ' - no' --message='-1 and so on'"
         );
-        assert_eq!(command_line(&Act::stop("tf-1").with("ignored")), "toft stop tf-1");
+        assert_eq!(command_line(&RowAction::stop("tf-1").with("ignored")), "toft stop tf-1");
     }
 }
