@@ -2,6 +2,7 @@
 
 pub mod agents;
 #[cfg(target_os = "linux")]
+pub mod browser;
 pub mod containers;
 #[cfg(target_os = "linux")]
 pub mod far_faults;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::{docs, links, promises};
 
 /// Which of our crates each may depend on. Siblings never meet.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("toft-core", &[]),
     ("toft-ledger", &[]),
     ("toft-store", &["toft-core"]),
@@ -28,7 +28,8 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ),
     ("toft-server", &["toft-core", "toft-session"]),
     ("toft-top", &["toft"]),
-    ("toft-cli", &["toft", "toft-server", "toft-top"]),
+    ("toft-board", &["toft"]),
+    ("toft-cli", &["toft", "toft-server", "toft-top", "toft-board"]),
 ];
 
 /// What the core never does: I/O, a clock of its own, SQL.

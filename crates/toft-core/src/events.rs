@@ -1,5 +1,11 @@
 //! The events that the log can contain, by name. `docs/reference/events.md` is generated from this table.
 
+/// What an event means; its name if it is not known.
+#[must_use]
+pub fn meaning(event: &str) -> &str {
+    EVENTS.iter().find(|(name, _)| *name == event).map_or(event, |(_, meaning)| meaning)
+}
+
 /// Every event with its meaning, grouped by entity.
 pub const EVENTS: &[(&str, &str)] = &[
     ("flow.new", "a workflow was created"),

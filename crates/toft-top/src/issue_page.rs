@@ -120,10 +120,9 @@ impl IssuePage {
 
     pub(crate) fn actions(&self) -> Vec<RowAction> {
         let Some(OpenIssue { view, .. }) = &self.issue else { return Vec::new() };
-        let with_drafts = |action: RowAction| match action.label {
-            "return" if !self.drafts.is_empty() => RowAction::send_back_with(&view.id, &self.drafts),
-            "approve" if !self.drafts.is_empty() => RowAction::approve_with(&view.id, &self.drafts),
-            _ => action,
+        let with_drafts = |action: RowAction| match self.drafts.is_empty() {
+            false => view.commented(action.key, &self.drafts).unwrap_or(action),
+            true => action,
         };
         view.actions.iter().cloned().map(with_drafts).collect()
     }
@@ -146,7 +145,7 @@ fn diff_line(line: &DiffLine) -> StyledText {
         DiffKind::Hunk => Tone::Id,
         DiffKind::Added => Tone::Good,
         DiffKind::Removed => Tone::Bad,
-        DiffKind::Context => Tone::Plain,
+        DiffKind::Header | DiffKind::Context => Tone::Plain,
     };
     (tone, line.text.replace('\t', "    "))
 }

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Instant};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use toft::{
     time::Timestamp,
-    views::{CommandResult, LogLine, NeedsYouView, RowAction, Screen, ScreenView, command_line},
+    views::{CommandResult, LineComments, LogLine, NeedsYouView, RowAction, Screen, ScreenView, command_line},
 };
 
 use crate::{
@@ -412,13 +412,14 @@ impl TopState {
             self.said = Some("choose a line of a file first".to_owned());
             return Vec::new();
         };
-        if view.returnable {
-            self.prompt = Some(Prompt::new(Purpose::Draft { place }, ""));
-        } else if view.actions.iter().any(|action| action.key == 't') {
-            let action = RowAction::tell_about_line(&view.id, &place);
-            self.prompt = Some(Prompt::new(Purpose::RowAction(action), ""));
-        } else {
-            self.said = Some("nobody works on it; c beside its text comments on the issue".to_owned());
+        let purpose = match view.line_comments() {
+            Some(LineComments::WithReview) => Some(Purpose::Draft { place }),
+            Some(LineComments::AtOnce) => view.commented('c', &[(place, String::new())]).map(Purpose::RowAction),
+            None => None,
+        };
+        match purpose {
+            Some(purpose) => self.prompt = Some(Prompt::new(purpose, "")),
+            None => self.said = Some("nobody works on it; c beside its text comments on the issue".to_owned()),
         }
         Vec::new()
     }

@@ -81,6 +81,7 @@ fn agents() -> AgentsView {
         ],
     };
     AgentsView {
+        budgets: Vec::new(),
         rows: vec![
             row("blue-heron", "tf-a41c", "Pin the orders schema", "schema drafted, tests next"),
             row("red-fox", "tf-d4", "Report prices in euros", ""),

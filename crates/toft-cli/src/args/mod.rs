@@ -32,7 +32,7 @@ pub(crate) use self::{
     setup::{Hook, Setup},
     share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
     upkeep::{Backup, BackupCommand, Schema, WriteTo},
-    work::{Claim, Finish, Hold, IssueOrder, List, Log, Logs, Ready, Save, Show, Status, Top},
+    work::{Board, Claim, Finish, Hold, IssueOrder, List, Log, Logs, Ready, Save, Show, Status, Top},
     ws::{CreateWs, Diff, From, ListWs, OneWs, RescueWs, RmWs, Shell, ShellKind, Ws, WsCommand},
 };
 
@@ -142,6 +142,7 @@ commands! {
     Graph(Graph) "graph" [] "Draw the plan: terminal, SVG, Mermaid, DOT";
     Status(Status) "status" ["st"] "Show who works on what, and what needs you";
     Top(Top) "top" ["tui", "ui"] "Watch agents and answer them in the terminal";
+    Board(Board) "board" ["web"] "Watch agents and answer them in the browser";
     Logs(Logs) "logs" [] "Show what running agents say and do";
     Log(Log) "log" ["events", "history"] "Show the history of events";
     Flow(Flow) "flow" ["workflow", "flows"] "Manage workflows and templates";
@@ -198,7 +199,7 @@ commands! {
 /// Commands by what they are for, everyday ones first.
 pub(crate) const GROUPS: [(&str, &[&str]); 9] = [
     ("Plan", &["add", "edit", "list", "show", "close", "graph", "assign", "delete", "restore", "undo", "redo"]),
-    ("Work", &["ready", "claim", "save", "finish", "status", "top", "answer", "log", "flow"]),
+    ("Work", &["ready", "claim", "save", "finish", "status", "top", "board", "answer", "log", "flow"]),
     ("Run agents", &["run", "logs", "stop", "tell", "pause", "resume", "agent", "prime", "setup", "mcp"]),
     ("Land", &["land", "review", "diff"]),
     ("Workspaces", &["ws", "shell", "trust"]),

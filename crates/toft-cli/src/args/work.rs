@@ -1,6 +1,6 @@
 //! The daily verbs.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use clap::Args;
 use toft::{lease::Fence, time::parse_duration};
@@ -308,6 +308,28 @@ pub(crate) struct Top {
     /// Print lines instead of screens, and read commands from standard input
     #[arg(long)]
     pub(crate) plain: bool,
+}
+
+/// Watch agents and answer them in the browser.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The address that is printed opens the board once, in one browser; Enter prints another. The board is reached from this machine
+only. For a phone, pass requests on from a proxy with TLS and say its address with --url.
+
+Examples:
+  toft board
+  toft board --all-repos                        # every repository of this user
+  toft board --url https://box.example.ts.net   # behind a proxy, for other devices")]
+pub(crate) struct Board {
+    /// Every repository of every registered store
+    #[arg(long)]
+    pub(crate) all_repos: bool,
+    /// The address to listen on; without it, a free port of this machine
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// The address that browsers use, if a proxy with TLS passes their requests on
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
 }
 
 /// Show what running agents say and do.

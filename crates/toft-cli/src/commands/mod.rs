@@ -1,6 +1,7 @@
 //! Commands: arguments become requests, requests are performed, outcomes become views.
 
 mod agent;
+mod board;
 mod confined;
 mod demo;
 mod fleet;
@@ -130,6 +131,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::List(args) => list::list(app, args),
         Command::Status(args) => work::status(app, args),
         Command::Top(args) => top::top(app, args),
+        Command::Board(args) => board::board(app, args),
         Command::Logs(args) => logs::logs(app, args),
         Command::Log(args) => work::log(app, args),
         Command::Flow(args) => flow::run(app, &args.command),

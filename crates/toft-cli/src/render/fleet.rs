@@ -19,6 +19,30 @@ pub(crate) struct Serving {
     pub(crate) store: String,
 }
 
+/// The address of the board.
+pub(crate) struct BoardOpened {
+    pub(crate) url: String,
+}
+
+impl View for BoardOpened {
+    fn kind(&self) -> &'static str {
+        "board"
+    }
+
+    fn json(&self) -> Value {
+        json!({ "url": self.url })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.url.clone()]
+    }
+
+    fn text(&self, page: &mut Page) {
+        page.line(format!("Open {}", self.url));
+        page.line("It opens once, in one browser. Enter prints another address; Ctrl-C ends.");
+    }
+}
+
 impl View for Serving {
     fn kind(&self) -> &'static str {
         "serving"

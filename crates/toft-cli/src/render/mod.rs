@@ -38,7 +38,7 @@ use toft::text::clean_json;
 pub(crate) use self::{
     agents::{AgentList, AgentView, AgentsTold, Inbox, RestEnded, Sent, Told},
     diff::DiffShown,
-    fleet::{LoggedIn, RepositoryList, Serving, TokenList, TokenMade, TokensRevoked},
+    fleet::{BoardOpened, LoggedIn, RepositoryList, Serving, TokenList, TokenMade, TokensRevoked},
     flows::{
         FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList, TemplateRemoved, TemplateShown,
     },

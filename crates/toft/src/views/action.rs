@@ -150,6 +150,14 @@ impl RowAction {
         Self::new('a', "raise", &["flow", "limit", workflow, "--budget="]).asking("New budget")
     }
 
+    /// A paused workflow gives no task to a claim.
+    pub(crate) fn pause_work(workflow: &str, paused: bool) -> Self {
+        match paused {
+            true => Self::new('p', "resume", &["flow", "resume", workflow]),
+            false => Self::new('p', "pause", &["flow", "pause", workflow]),
+        }
+    }
+
     pub(crate) fn read_messages() -> Self {
         Self::new('a', "read", &["agent", "inbox", "--human"])
     }
@@ -164,6 +172,12 @@ impl RowAction {
 
     pub(crate) fn end_rest(agent: &str) -> Self {
         Self::new('a', "resume", &["resume", agent])
+    }
+
+    /// Adds an issue.
+    #[must_use]
+    pub fn add() -> Self {
+        Self::new('n', "new", &["add"]).asking("Title of the new issue")
     }
 
     /// Undo the caller's last operation.
@@ -185,21 +199,29 @@ impl RowAction {
         op.is_some()
     }
 
+    /// The same action, about what another one is about, where that one runs.
+    pub(crate) fn like(mut self, other: &Self) -> Self {
+        self.title.clone_from(&other.title);
+        let dir = if other.command.first().is_some_and(|word| word == "-C") { &other.command[..2] } else { &[] };
+        self.command.splice(0..0, dir.iter().cloned());
+        self
+    }
+
     /// A comment on a line of a diff, to the agent that works on it.
     #[must_use]
-    pub fn tell_about_line(id: &str, place: &str) -> Self {
+    pub(crate) fn tell_about_line(id: &str, place: &str) -> Self {
         Self { prefix: format!("{place}: "), ..Self::new('c', "comment", &["tell", id]).asking("Comment") }
     }
 
     /// Finished work is approved with comments, each with its file and line.
     #[must_use]
-    pub fn approve_with(id: &str, comments: &[(String, String)]) -> Self {
+    pub(crate) fn approve_with(id: &str, comments: &[(String, String)]) -> Self {
         Self::new('a', "approve", &["review", id, "--approve"]).commented(comments)
     }
 
     /// Finished work goes back with comments, each with its file and line.
     #[must_use]
-    pub fn send_back_with(id: &str, comments: &[(String, String)]) -> Self {
+    pub(crate) fn send_back_with(id: &str, comments: &[(String, String)]) -> Self {
         let back = Self::new('r', "return", &["review", id, "--return"]).asking("What has to change");
         let mut back = back.commented(comments);
         back.command.push("--message=".to_owned());

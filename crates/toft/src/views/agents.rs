@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::Serialize;
 use toft_core::{
     agent::{Presence, Role},
+    flow::WorkflowStatus,
     time::Timestamp,
     verbs::{agent, status},
 };
@@ -19,8 +20,27 @@ const MOST: usize = 2_000;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AgentsView {
     pub rows: Vec<AgentRow>,
+    /// Work that cost something, or may cost only so much.
+    pub budgets: Vec<BudgetRow>,
     /// Of these, how many are offline and not shown.
     pub offline: usize,
+}
+
+/// What a piece of work has cost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BudgetRow {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// Its issue, or the workflow.
+    pub id: String,
+    /// The id as people see it.
+    pub shown: String,
+    pub title: String,
+    pub spent: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
+    pub paused: bool,
+    pub actions: Vec<RowAction>,
 }
 
 /// An agent, with a task if it holds one.
@@ -117,7 +137,8 @@ impl AgentsView {
     ) -> Result<(), Error> {
         let RepositorySource { toft, scope, name, .. } = source;
         let request = status::Request { scope: scope.clone(), limit: MOST };
-        let status::Outcome { working, needs_you, .. } = toft.work().act(&toft.located().agent, None, request)?;
+        let status::Outcome { working, needs_you, workflows, .. } =
+            toft.work().act(&toft.located().agent, None, request)?;
         let ids: Vec<String> =
             working.iter().map(|row| row.issue.clone().unwrap_or_else(|| row.task.id.to_string())).collect();
         let shown = source.shorten(&ids.iter().map(String::as_str).collect::<Vec<_>>());
@@ -142,6 +163,24 @@ impl AgentsView {
                 name: row.agent,
                 id,
                 shown,
+            });
+        }
+        for listed in workflows.iter().filter(|listed| listed.workflow.spent > 0.0 || listed.workflow.budget.is_some())
+        {
+            let workflow = &listed.workflow;
+            let (id, paused) = (workflow.id.as_str(), workflow.status == WorkflowStatus::Paused);
+            let mut actions = vec![RowAction::pause_work(id, paused)];
+            actions.extend(workflow.budget.map(|_| RowAction::raise(id)));
+            let about = workflow.issue().unwrap_or(id).to_owned();
+            self.budgets.push(BudgetRow {
+                repository: name.clone(),
+                shown: source.shorten(&[&about]).swap_remove(0),
+                title: workflow.title.clone(),
+                spent: workflow.spent,
+                budget: workflow.budget,
+                paused,
+                actions: actions.into_iter().map(|action| action.about(&workflow.title, dir.as_ref())).collect(),
+                id: about,
             });
         }
         for need in needs_you {

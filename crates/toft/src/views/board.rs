@@ -78,6 +78,47 @@ impl BoardView {
                 columns.entry(stage).or_default().push(card);
             }
         }
+        Ok(Self::with(columns, limit))
+    }
+
+    /// The plans of repositories as they were at a time or a revision. Who worked on what then is not known.
+    pub fn at(sources: &[RepositorySource<'_>], when: &str) -> Result<Self, Error> {
+        let mut columns: BTreeMap<IssueStage, Vec<Card>> = BTreeMap::new();
+        let mut missing = None;
+        for source in sources.iter().filter(|source| source.ledgers) {
+            let Some(plan) = source.toft.plan()? else { continue };
+            let past = match plan.at(when) {
+                Ok(past) => past,
+                Err(error) => {
+                    missing = Some(error);
+                    continue;
+                }
+            };
+            let now = past.now()?;
+            let closed = IssueFilter { status: Some("closed".into()), limit: CLOSED, ..IssueFilter::default() };
+            let all = past.list(&IssueFilter::default())?.into_iter().chain(past.list(&closed)?);
+            for found in all {
+                let held = found.issue.status == "in_progress";
+                let facts = StageFacts {
+                    closed: found.issue.closed.is_some(),
+                    held,
+                    ready: found.ready(now),
+                    ..StageFacts::default()
+                };
+                let (_, card) = card(&Known::default(), &found, facts.ready, None);
+                let shown = source.shorten(&[&card.id]).swap_remove(0);
+                let agent = found.issue.assignee.clone();
+                let card = Card { repository: source.name.clone(), shown, agent, actions: Vec::new(), ..card };
+                columns.entry(facts.stage()).or_default().push(card);
+            }
+        }
+        match missing.filter(|_| columns.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(Self::with(columns, MOST)),
+        }
+    }
+
+    fn with(columns: BTreeMap<IssueStage, Vec<Card>>, limit: usize) -> Self {
         let column = |(stage, mut cards): (IssueStage, Vec<Card>)| {
             let total = cards.len();
             if !matches!(stage, IssueStage::Landed) {
@@ -86,7 +127,7 @@ impl BoardView {
             cards.truncate(limit);
             BoardColumn { stage, total, cards }
         };
-        Ok(Self { columns: columns.into_iter().map(column).collect() })
+        Self { columns: columns.into_iter().map(column).collect() }
     }
 }
 

@@ -25,8 +25,10 @@ pub struct DiffLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiffKind {
-    /// About a file: its name, its mode.
+    /// The names of a file, before and after.
     File,
+    /// More about a file: its mode, its ids.
+    Header,
     /// Where the lines that follow are.
     Hunk,
     Added,
@@ -40,6 +42,7 @@ impl DiffKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
+            Self::Header => "header",
             Self::Hunk => "hunk",
             Self::Added => "added",
             Self::Removed => "removed",
@@ -55,10 +58,10 @@ impl DiffView {
         let (mut file, mut before, mut at, mut in_lines) = (None, 0_u64, 0_u64, false);
         let mut view = Self::default();
         for line in diff.lines() {
-            let (mut kind, mut place) = (DiffKind::File, None);
+            let (mut kind, mut place) = (DiffKind::Header, None);
             if let Some(names) = line.strip_prefix("diff --git ") {
                 file = names.rsplit_once(" b/").map(|(_, path)| path.trim_matches('"').to_owned());
-                in_lines = false;
+                (in_lines, kind) = (false, DiffKind::File);
                 view.files += 1;
             } else if let Some(hunk) = line.strip_prefix("@@ ") {
                 let start = |sign: char| {

@@ -10,7 +10,7 @@ use toft_core::{
 use toft_plan::{FoundIssue, IssueFilter};
 use toft_session::Error;
 
-use super::RepositorySource;
+use super::{EdgeKind, RepositorySource};
 
 /// Issues that are shown.
 const MOST: usize = 2_000;
@@ -19,6 +19,8 @@ const MOST: usize = 2_000;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GraphView {
     pub rows: Vec<GraphRow>,
+    /// What ties rows, by their numbers: the first is needed by the second, or the whole of it.
+    pub edges: Vec<(usize, usize, EdgeKind)>,
     /// There are more issues.
     pub more: bool,
 }
@@ -41,6 +43,9 @@ pub struct GraphRow {
     pub depth: usize,
     /// The issues that are shown and that it needs.
     pub needs: Vec<String>,
+    /// The issue that is shown and that it is a part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whole: Option<String>,
 }
 
 /// How far an issue is.
@@ -101,6 +106,15 @@ impl GraphView {
             view.more |= issues.len() > MOST;
             issues.truncate(MOST);
             let mut rows = graph_rows(&issues, plan.now()?, &plan.started()?);
+            let first = view.rows.len();
+            let number: BTreeMap<&str, usize> =
+                rows.iter().enumerate().map(|(n, row)| (row.id.as_str(), first + n)).collect();
+            for row in &rows {
+                let needs = row.needs.iter().map(|on| (on.as_str(), EdgeKind::Needs));
+                for (from, kind) in needs.chain(row.whole.iter().map(|whole| (whole.as_str(), EdgeKind::Part))) {
+                    view.edges.extend(number.get(from).map(|from| (*from, number[row.id.as_str()], kind)));
+                }
+            }
             let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
             let shown = source.shorten(&ids);
             let short: BTreeMap<String, String> =
@@ -152,6 +166,7 @@ pub fn graph_rows(issues: &[FoundIssue], now: Timestamp, started: &BTreeSet<Stri
         critical: critical.contains(&found.issue.id),
         depth,
         needs: found.issue.blockers().filter(|on| known.contains(on)).map(str::to_owned).collect(),
+        whole: found.issue.parent.clone().filter(|whole| known.contains(whole.as_str())),
     };
     ordered.into_iter().map(row).collect()
 }

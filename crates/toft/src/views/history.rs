@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use toft_core::{
     change::Event,
+    events::meaning,
     issue::Put,
     text::{clean, short},
     time::Timestamp,
@@ -28,6 +29,8 @@ pub struct HistoryRow {
     pub repository: Option<String>,
     pub actor: String,
     pub verb: String,
+    /// What that means.
+    pub meaning: String,
     /// What it is about.
     pub entity: String,
     /// The id as people see it.
@@ -47,6 +50,27 @@ impl HistoryView {
         view.rows.sort_by_key(|row| std::cmp::Reverse((row.at, row.seq)));
         Ok(view)
     }
+
+    /// Events before one of them: of the numbers before it, at most so many.
+    pub fn before(sources: &[RepositorySource<'_>], before: u64, limit: usize) -> Result<Self, Error> {
+        let mut view = Self::default();
+        let mut end = before;
+        // Events of other repositories have numbers, too.
+        while let [source] = sources
+            && view.rows.is_empty()
+            && end > 1
+        {
+            let after = end.saturating_sub(limit as u64 + 1);
+            let scope = source.scope.clone();
+            let request = log::Request { scope, after: Some(after), limit, ..log::Request::default() };
+            let mut events = source.toft.work().act(&source.toft.located().agent, None, request)?;
+            events.retain(|event| event.seq < end);
+            view.rows = rows(source, &events);
+            end = after + 1;
+        }
+        view.rows.sort_by_key(|row| std::cmp::Reverse(row.seq));
+        Ok(view)
+    }
 }
 
 /// Events as rows, in their order.
@@ -58,6 +82,7 @@ pub(super) fn rows(source: &RepositorySource<'_>, events: &[Event]) -> Vec<Histo
         repository: source.name.clone(),
         actor: event.actor.clone(),
         verb: event.verb.clone(),
+        meaning: meaning(&event.verb).to_owned(),
         entity: event.entity.clone(),
         text: particulars(event),
         shown,

@@ -63,6 +63,27 @@ pub struct IssueView {
     pub actions: Vec<RowAction>,
 }
 
+/// How comments on lines of its changes reach an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LineComments {
+    /// Together, with the review.
+    WithReview,
+    /// Each at once, to the agent that works on it.
+    AtOnce,
+}
+
+impl LineComments {
+    /// The word in addresses and attributes.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WithReview => "with_review",
+            Self::AtOnce => "at_once",
+        }
+    }
+}
+
 /// An issue that another one names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NamedIssue {
@@ -87,6 +108,29 @@ pub struct AttemptRow {
 }
 
 impl IssueView {
+    /// An action with comments on lines of its changes, each with its place: return, approve, or comment for the agent that
+    /// works on it. Nothing if it is not possible now.
+    #[must_use]
+    pub fn commented(&self, key: char, comments: &[(String, String)]) -> Option<RowAction> {
+        let (like, action) = match (self.line_comments()?, key, comments) {
+            (LineComments::WithReview, 'r', _) => (key, RowAction::send_back_with(&self.id, comments)),
+            (LineComments::WithReview, 'a', _) => (key, RowAction::approve_with(&self.id, comments)),
+            (LineComments::AtOnce, 'c', [(place, _)]) => ('t', RowAction::tell_about_line(&self.id, place)),
+            _ => return None,
+        };
+        Some(action.like(self.actions.iter().find(|own| own.key == like)?))
+    }
+
+    /// How comments on lines of its changes reach an agent; nothing if they reach none.
+    #[must_use]
+    pub fn line_comments(&self) -> Option<LineComments> {
+        match self.actions.iter().any(|action| action.key == 't') {
+            _ if self.returnable => Some(LineComments::WithReview),
+            true => Some(LineComments::AtOnce),
+            false => None,
+        }
+    }
+
     /// Looks at one issue or task.
     pub fn of(source: &RepositorySource<'_>, id: &str) -> Result<Self, Error> {
         let toft = source.toft;

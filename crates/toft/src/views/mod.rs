@@ -8,6 +8,7 @@ mod diff;
 mod graph;
 mod history;
 mod issue;
+mod layout;
 mod log;
 mod machines;
 mod needs_you;
@@ -27,12 +28,13 @@ use crate::{Reached, Toft, every_repository};
 
 pub use self::{
     action::{CommandResult, CommandRunner, RowAction, command_line},
-    agents::{AgentRow, AgentsView},
+    agents::{AgentRow, AgentsView, BudgetRow},
     board::{BoardColumn, BoardView, Card},
     diff::{DiffKind, DiffLine, DiffView},
     graph::{GraphMark, GraphRow, GraphView, graph_rows},
     history::{HistoryRow, HistoryView, particulars},
-    issue::{AttemptRow, IssueView, NamedIssue},
+    issue::{AttemptRow, IssueView, LineComments, NamedIssue},
+    layout::{DrawnEdge, EdgeKind, GraphDrawing, NODE_SIZE, edge_path, graph_layout},
     log::{FollowedLog, LogLine, LogReader},
     machines::{MachineRow, MachinesView},
     needs_you::{Need, NeedKind, NeedsYouView},

@@ -3,7 +3,11 @@
 use std::cmp::Reverse;
 
 use serde::Serialize;
-use toft_core::{landing::LandingWait, time::Timestamp, verbs::status::NeedsYou};
+use toft_core::{
+    landing::{Landing, LandingWait},
+    time::Timestamp,
+    verbs::{facts, status::NeedsYou},
+};
 use toft_land::TakeUp;
 use toft_plan::FoundIssue;
 use toft_session::Error;
@@ -13,6 +17,8 @@ use super::{RepositorySource, RepositoryStatus, RowAction, StatusView, landing_n
 
 /// Rows of each kind.
 const MOST: usize = 200;
+/// Finished work of which is told what its agent said.
+const EXPLAINED: usize = 50;
 /// How many files of a collision are named.
 const FILES: usize = 3;
 
@@ -127,12 +133,16 @@ impl NeedsYouView {
         for entry in source.toft.work().landings(&[], 0)? {
             if entry.waits == Some(LandingWait::Review) && entry.landing.review_task.is_none() {
                 let id = landing_name(&entry.landing);
+                let Landing { author, offer, .. } = &entry.landing;
+                let mut text = format!("{author} finished it; approve it to land in {}", offer.target);
+                if rows.len() < EXPLAINED
+                    && let Some(said) = finished_with(source, &entry.landing)?
+                {
+                    text = format!("{text}\n{said}");
+                }
                 rows.push(Need {
                     title: entry.landing.title.clone(),
-                    text: format!(
-                        "{} finished it; approve it to land in {}",
-                        entry.landing.author, entry.landing.offer.target
-                    ),
+                    text,
                     since: Some(entry.landing.updated),
                     actions: vec![RowAction::approve(&id), RowAction::send_back(&id)],
                     ..Need::new(NeedKind::Review, id)
@@ -181,6 +191,14 @@ impl NeedsYouView {
         }
         Ok(())
     }
+}
+
+/// What an agent said when it finished work.
+fn finished_with(source: &RepositorySource<'_>, landing: &Landing) -> Result<Option<String>, Error> {
+    let Some(task) = landing.task.clone() else { return Ok(None) };
+    let toft = source.toft;
+    let attempts = toft.work().act(&toft.located().agent, None, facts::TaskAttempts { task })?;
+    Ok(attempts.into_iter().rev().find_map(|attempt| attempt.reason.filter(|said| !said.is_empty())))
 }
 
 impl Need {

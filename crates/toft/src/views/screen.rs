@@ -10,7 +10,7 @@ const EVENTS: usize = 1_000;
 const CARDS: usize = 500;
 
 /// A screen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Screen {
     NeedsYou,
     Agents,

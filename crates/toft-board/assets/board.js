@@ -1,0 +1,592 @@
+// Shows the board: asks for the items that changed, puts them in place, and sends what a button or a key asks for.
+// All HTML comes from the server, which escapes every text; what is put together here is text only.
+
+const main = document.querySelector("#main");
+const trouble = document.querySelector("#trouble");
+const said = document.querySelector("#said");
+const search = document.querySelector("#filter");
+
+let place = {};
+let known = { epoch: "", version: 0 };
+let asking = null;
+let askAgain = false;
+
+/* Places */
+
+function placeOf(url) {
+  const query = Object.fromEntries(url.searchParams);
+  const screen = url.pathname === "/issue" ? "issue" : query.screen ?? "needs-you";
+  const found = { screen };
+  for (const name of ["id", "repository", "at", "before"]) if (query[name]) found[name] = query[name];
+  return found;
+}
+
+function go(url, remember) {
+  place = placeOf(url);
+  known = { epoch: "", version: 0 };
+  if (remember) history.pushState(null, "", url);
+  main.replaceChildren();
+  main.dataset.screen = place.screen;
+  main.classList.toggle("past", Boolean(place.at));
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.dataset.screen === place.screen) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const where = document.querySelector("#where");
+  where.textContent = document.querySelector("nav a[aria-current]")?.firstChild.textContent ?? "";
+  where.hidden = place.screen === "issue";
+  document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  search.value = "";
+  asking?.abort();
+  asking = null;
+  refresh();
+}
+
+/* Changes */
+
+async function refresh() {
+  if (asking) { askAgain = true; return; }
+  const mine = asking = new AbortController();
+  const query = new URLSearchParams({ ...place, epoch: known.epoch, since: known.version });
+  try {
+    const answer = await fetch(`/changes?${query}`, { signal: mine.signal });
+    if (!answer.ok) throw new Error(await answer.text());
+    const changes = await answer.json();
+    if (mine !== asking) return;
+    known = { epoch: changes.epoch, version: changes.version };
+    show(changes.lists);
+    tell(trouble, "");
+  } catch (error) {
+    if (mine !== asking) return;
+    if (!main.querySelector(".list")) main.replaceChildren();
+    tell(trouble, `Not up to date: ${error.message === "Failed to fetch" ? "the board does not answer. Is toft board still running?" : error.message}`);
+  }
+  asking = null;
+  if (askAgain) { askAgain = false; refresh(); }
+  countNeeded();
+}
+
+function tell(where, text) {
+  where.textContent = text;
+  where.hidden = text === "";
+}
+
+function show(lists) {
+  const wanted = new Set(lists.map((list) => `list-${list.id}`));
+  for (const child of [...main.children]) if (!wanted.has(child.id)) child.remove();
+  for (const { id, head, empty, set, order } of lists) {
+    const list = document.getElementById(`list-${id}`) ?? newList(id);
+    const rows = list.querySelector("ul");
+    const heading = list.querySelector("h2");
+    if (heading.innerHTML !== head) heading.innerHTML = head;
+    heading.hidden = head === "";
+    const items = new Map([...rows.children].map((row) => [row.dataset.key, row]));
+    for (const [key, html] of set) {
+      let row = items.get(key);
+      if (!row) {
+        row = document.createElement("li");
+        row.dataset.key = key;
+        row.tabIndex = -1;
+        items.set(key, row);
+        rows.append(row);
+      }
+      const focused = row.contains(document.activeElement) && document.activeElement !== row;
+      row.innerHTML = html;
+      if (focused) row.focus();
+    }
+    if (order) reorder(rows, items, order);
+    const none = list.querySelector(".empty");
+    none.textContent = rows.children.length ? "" : empty;
+    none.hidden = none.textContent === "";
+  }
+  ages();
+  filter();
+}
+
+function newList(id) {
+  const list = document.createElement("section");
+  list.id = `list-${id}`;
+  list.className = "list";
+  const heading = document.createElement("h2");
+  const none = document.createElement("p");
+  none.className = "empty";
+  list.append(heading, none, document.createElement("ul"));
+  main.append(list);
+  return list;
+}
+
+function reorder(rows, items, order) {
+  const wanted = new Set(order);
+  for (const [key, row] of items) if (!wanted.has(key)) row.remove();
+  let next = rows.firstElementChild;
+  for (const key of order) {
+    const row = items.get(key);
+    if (row === next) next = next.nextElementSibling;
+    else rows.insertBefore(row, next);
+  }
+}
+
+function ages() {
+  const now = Date.now();
+  for (const time of document.querySelectorAll("time[data-at]")) {
+    const seconds = Math.max(0, Math.round((now - time.dataset.at) / 1000));
+    const steps = [[86400, "d"], [3600, "h"], [60, "min"]];
+    const step = steps.find(([length]) => seconds >= length);
+    const text = step ? `${Math.floor(seconds / step[0])} ${step[1]} ago` : seconds < 10 ? "just now" : `${seconds} s ago`;
+    if (time.textContent !== text) time.textContent = text;
+    if (!time.title) time.title = new Date(Number(time.dataset.at)).toLocaleString();
+  }
+}
+
+/* How much needs a person, whatever is shown. */
+const needed = document.querySelector("#needed");
+let neededVersion = { epoch: "", version: 0 };
+async function countNeeded() {
+  let count = document.querySelectorAll("#list-needs-you > ul > li").length;
+  if (place.screen !== "needs-you") {
+    try {
+      const query = new URLSearchParams({ screen: "needs-you", epoch: neededVersion.epoch, since: neededVersion.version });
+      const changes = await (await fetch(`/changes?${query}`)).json();
+      neededVersion = { epoch: changes.epoch, version: changes.version };
+      const order = changes.lists.find((list) => list.id === "needs-you")?.order;
+      if (!order) return;
+      count = order.length;
+    } catch { return; }
+  } else {
+    neededVersion = { epoch: "", version: 0 };
+  }
+  needed.textContent = count;
+  needed.hidden = count === 0;
+  document.title = document.title.replace(/^(\(\d+\) )?/, count ? `(${count}) ` : "");
+}
+
+/* Filter */
+
+function filter() {
+  const text = search.value.trim().toLowerCase();
+  if (place.screen === "issue") return;
+  for (const row of main.querySelectorAll("li[data-key]")) row.hidden = text !== "" && !row.textContent.toLowerCase().includes(text);
+  for (const node of main.querySelectorAll("board-graph svg a")) {
+    node.classList.toggle("dim", text !== "" && !node.textContent.toLowerCase().includes(text));
+  }
+}
+search.addEventListener("input", filter);
+
+/* Actions */
+
+const dialog = document.querySelector("#ask");
+const part = (name) => dialog.querySelector(`#ask-${name}`);
+
+async function send(body) {
+  const answer = await fetch("/action", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ place, ...body }),
+  });
+  if (!answer.ok) throw new Error(await answer.text());
+  return answer.json();
+}
+
+// Asks for what the action needs, shows the command, and does it.
+async function begin(request, { label, about, asks, preview, comments = [], optional = false }) {
+  part("title").textContent = about ? `${label}: ${about}` : label;
+  part("line").textContent = request.line;
+  part("label").hidden = !asks;
+  part("label").querySelector("span").textContent = asks ?? "";
+  part("said").value = "";
+  part("said").required = Boolean(asks) && !optional;
+  part("do").textContent = label;
+  part("do").disabled = false;
+  part("preview").hidden = !preview;
+  part("comments").hidden = comments.length === 0;
+  part("comments").replaceChildren(...comments.map(([at, text]) => {
+    const row = document.createElement("li");
+    row.textContent = `${at}: ${text}`;
+    return row;
+  }));
+  if (preview) {
+    part("preview").textContent = "Looking what would happen…";
+    part("do").disabled = true;
+    send({ ...request, preview: true }).then((answer) => {
+      part("preview").textContent = answer.text.trim() || "Nothing would happen.";
+      if (!answer.line) return;
+      request.line = answer.line;
+      part("line").textContent = answer.line;
+      part("do").disabled = false;
+      part("do").focus();
+    }, (error) => { part("preview").textContent = error.message; });
+  }
+  dialog.returnValue = "";
+  dialog.showModal();
+  if (asks) part("said").focus();
+  await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
+  if (dialog.returnValue !== "do") return false;
+  return finish(request, part("said").value);
+}
+
+async function finish(request, text) {
+  say(`${request.line}`, "running");
+  try {
+    const answer = await send({ ...request, said: text });
+    say(answer.text.trim() || "Done.", answer.succeeded ? "good" : "bad");
+    refresh();
+    return answer.succeeded;
+  } catch (error) {
+    say(error.message, "bad");
+    refresh();
+    return false;
+  }
+}
+
+let hide = 0;
+function say(text, state) {
+  said.textContent = text;
+  said.className = state;
+  clearTimeout(hide);
+  if (state === "good") hide = setTimeout(() => { said.textContent = ""; }, 8000);
+}
+said.addEventListener("click", () => { said.textContent = ""; });
+// Enter does it, Shift+Enter begins a line.
+part("said").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  dialog.querySelector("form").requestSubmit(part("do"));
+});
+
+function press(button) {
+  const { action, line, asks, about, preview } = button.dataset;
+  const row = button.closest("li[data-key]");
+  const request = { action, line };
+  if (row) request.item = row.dataset.key;
+  const drafts = place.screen === "issue" && row?.closest("#list-issue") ? Drafts.of(place) : [];
+  const reviewed = drafts.length > 0 && document.querySelector("board-text[data-comments='with_review']");
+  if (reviewed && (action === "r" || action === "a")) {
+    request.comments = drafts;
+    const label = action === "r" ? "return" : "approve";
+    begin(request, { label, about, asks: action === "r" ? asks : undefined, comments: drafts, optional: true })
+      .then((done) => { if (done) Drafts.clear(place); });
+    return;
+  }
+  begin(request, { label: button.textContent, about, asks, preview: preview !== undefined });
+}
+
+/* Comments on lines that were not sent yet stay in this browser. */
+const Drafts = {
+  key: ({ repository, id }) => `drafts ${repository ?? ""} ${id}`,
+  of(at) { return JSON.parse(localStorage.getItem(this.key(at)) ?? "[]"); },
+  set(at, all) {
+    if (all.length) localStorage.setItem(this.key(at), JSON.stringify(all));
+    else localStorage.removeItem(this.key(at));
+    for (const text of document.querySelectorAll("board-text")) text.marks();
+  },
+  add(at, draft) { this.set(at, [...this.of(at), draft]); },
+  clear(at) { this.set(at, []); },
+};
+
+/* A diff or a log: only the lines that are seen are there. */
+class BoardText extends HTMLElement {
+  connectedCallback() {
+    this.kind = this.getAttribute("kind");
+    this.total = 0;
+    this.version = "";
+    this.cache = new Map();
+    this.follow = this.kind === "log";
+    const heading = document.createElement("h2");
+    heading.textContent = this.dataset.title;
+    this.head = document.createElement("span");
+    this.head.className = "faint";
+    heading.append(" ", this.head);
+    this.drafts = document.createElement("ul");
+    this.drafts.className = "drafts";
+    this.box = document.createElement("div");
+    this.box.className = `text ${this.kind}`;
+    this.box.tabIndex = 0;
+    this.box.setAttribute("role", "region");
+    this.box.setAttribute("aria-label", this.dataset.title);
+    this.space = document.createElement("div");
+    this.space.className = "space";
+    this.box.append(this.space);
+    this.append(heading, this.drafts, this.box);
+    this.box.addEventListener("scroll", () => {
+      const { scrollTop, clientHeight, scrollHeight } = this.box;
+      this.follow = this.kind === "log" && scrollTop + clientHeight >= scrollHeight - 4;
+      this.draw();
+    });
+    this.box.addEventListener("click", (event) => {
+      const button = event.target.closest("button[data-place]");
+      if (button) this.comment(button.dataset.place);
+    });
+    this.sizes = new ResizeObserver(() => { this.measure(); this.update(); });
+    this.sizes.observe(this.box);
+    this.timer = setInterval(() => { if (!document.hidden) this.update(); }, this.kind === "log" ? 1000 : 5000);
+    this.measure();
+    this.update();
+    this.marks();
+  }
+
+  disconnectedCallback() {
+    clearInterval(this.timer);
+    this.sizes.disconnect();
+  }
+
+  measure() {
+    const probe = document.createElement("span");
+    probe.textContent = "0".repeat(50);
+    probe.className = "probe";
+    this.box.append(probe);
+    const { width, height } = probe.getBoundingClientRect();
+    probe.remove();
+    this.line = Math.max(12, Math.round(height));
+    this.box.style.setProperty("--line-height", `${this.line}px`);
+    const columns = Math.floor((this.box.clientWidth - 72) / (width / 50));
+    this.width = Math.max(20, Math.min(400, columns));
+  }
+
+  async fetchPart(from) {
+    const query = new URLSearchParams({ kind: this.kind, id: place.id, from, width: this.width });
+    if (place.repository) query.set("repository", place.repository);
+    const answer = await fetch(`/text?${query}`);
+    if (!answer.ok) return;
+    const { version, total, head, lines } = await answer.json();
+    if (version !== this.version) this.cache.clear();
+    this.version = version;
+    this.total = total;
+    this.head.textContent = head;
+    lines.forEach((line, n) => this.cache.set(from + n, line));
+    // What is far away is asked for again when it is seen.
+    if (this.cache.size > 5000) for (const n of [...this.cache.keys()].slice(0, 2500)) this.cache.delete(n);
+    this.space.style.setProperty("height", `${total * this.line}px`);
+    this.box.classList.toggle("nothing", total === 0);
+    if (this.follow) this.box.scrollTop = this.box.scrollHeight;
+  }
+
+  async update() {
+    if (this.busy) return;
+    this.busy = true;
+    try { await this.fetchPart(this.follow && this.total > 200 ? this.total - 200 : this.first()); } catch { /* The page says that it is not up to date. */ }
+    this.busy = false;
+    this.draw();
+  }
+
+  first() { return Math.max(0, Math.floor(this.box.scrollTop / this.line) - 100); }
+
+  async draw() {
+    const first = Math.max(0, Math.floor(this.box.scrollTop / this.line) - 20);
+    const last = Math.min(this.total, first + Math.ceil(this.box.clientHeight / this.line) + 40);
+    const focused = this.box.contains(document.activeElement) ? document.activeElement.dataset.place : undefined;
+    const lines = [];
+    let missing = -1;
+    for (let n = first; n < last; n++) {
+      const html = this.cache.get(n);
+      if (html === undefined) { if (missing < 0) missing = n; continue; }
+      const line = document.createElement("div");
+      line.className = "line";
+      line.innerHTML = html;
+      line.style.setProperty("top", `${n * this.line}px`);
+      lines.push(line);
+    }
+    this.space.replaceChildren(...lines);
+    this.marks();
+    if (focused) this.space.querySelector(`button[data-place="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    if (missing >= 0 && !this.busy) {
+      this.busy = true;
+      try { await this.fetchPart(Math.max(0, missing - 50)); } catch { return; } finally { this.busy = false; }
+      if (this.cache.has(missing)) this.draw();
+    }
+  }
+
+  // Lines with a comment that was not sent.
+  marks() {
+    if (this.kind !== "diff" || !this.box) return;
+    const all = Drafts.of(place);
+    for (const button of this.space.querySelectorAll("button[data-place]")) {
+      const own = all.filter(([at]) => at === button.dataset.place).map(([, text]) => text);
+      button.closest(".line").classList.toggle("commented", own.length > 0);
+      button.closest(".line").dataset.comment = own.join(" · ");
+    }
+    this.drafts.replaceChildren(...all.map(([at, text], n) => {
+      const row = document.createElement("li");
+      const remove = document.createElement("button");
+      remove.textContent = "remove";
+      remove.setAttribute("aria-label", `Remove the comment on ${at}`);
+      remove.addEventListener("click", () => Drafts.set(place, Drafts.of(place).filter((_, other) => other !== n)));
+      const where = document.createElement("code");
+      where.textContent = at;
+      row.append(where, ` ${text} `, remove);
+      return row;
+    }));
+    if (all.length && this.dataset.comments === "with_review") {
+      const note = document.createElement("li");
+      note.className = "faint";
+      note.textContent = "Not sent yet: return or approve sends them.";
+      this.drafts.append(note);
+    }
+  }
+
+  async comment(at) {
+    const how = this.dataset.comments;
+    if (!how) { say("Nobody works on it, and it does not wait for review: comment on the issue instead.", "bad"); return; }
+    const key = document.querySelector("#list-issue li[data-key]").dataset.key;
+    if (how === "at_once") {
+      const request = { item: key, action: "c", line: `toft tell … '${at}: …'`, comments: [[at, ""]] };
+      await begin(request, { label: "tell the agent", about: at, asks: "Comment" });
+      return;
+    }
+    part("title").textContent = `Comment: ${at}`;
+    part("line").textContent = `toft review ${place.id} … --at '${at}' …`;
+    part("label").hidden = false;
+    part("label").querySelector("span").textContent = "Comment";
+    part("said").value = "";
+    part("said").required = true;
+    part("preview").hidden = true;
+    part("comments").hidden = true;
+    part("do").textContent = "keep";
+    part("do").disabled = false;
+    dialog.returnValue = "";
+    dialog.showModal();
+    part("said").focus();
+    await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
+    if (dialog.returnValue === "do") Drafts.add(place, [at, part("said").value.trim()]);
+  }
+
+  // Moves from line to line.
+  move(by) {
+    const buttons = [...this.space.querySelectorAll("button[data-place]")];
+    const now = buttons.indexOf(document.activeElement);
+    const next = buttons[now < 0 ? 0 : now + by];
+    if (!next) return;
+    next.focus();
+    next.scrollIntoView({ block: "nearest" });
+  }
+}
+customElements.define("board-text", BoardText);
+
+/* The plan: drag moves it, the wheel with Ctrl and the buttons zoom. */
+class BoardGraph extends HTMLElement {
+  connectedCallback() {
+    this.svg = this.querySelector("svg");
+    this.size = [Number(this.svg.getAttribute("width")), Number(this.svg.getAttribute("height"))];
+    this.tabIndex = 0;
+    this.setAttribute("role", "region");
+    this.setAttribute("aria-label", "Plan");
+    const tools = document.createElement("div");
+    tools.className = "zoom";
+    for (const [label, name, factor] of [["−", "Zoom out", 0.8], ["+", "Zoom in", 1.25], ["fit", "Show everything", 0]]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = label;
+      button.title = name;
+      button.addEventListener("click", () => this.zoom(factor));
+      tools.append(button);
+    }
+    this.before(tools);
+    this.zoom(BoardGraph.scale === undefined ? (this.size[0] > this.clientWidth * 3 ? 1 : 0) : 1);
+    [this.scrollLeft, this.scrollTop] = BoardGraph.scroll;
+    this.addEventListener("scroll", () => { BoardGraph.scroll = [this.scrollLeft, this.scrollTop]; });
+    this.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      this.zoom(event.deltaY < 0 ? 1.1 : 0.9);
+    }, { passive: false });
+    this.addEventListener("pointerdown", (event) => { if (event.pointerType === "mouse") this.from = [event.clientX + this.scrollLeft, event.clientY + this.scrollTop]; });
+    this.addEventListener("pointermove", (event) => {
+      if (!this.from || !event.buttons) return;
+      this.scrollTo(this.from[0] - event.clientX, this.from[1] - event.clientY);
+    });
+    this.addEventListener("dragstart", (event) => event.preventDefault());
+  }
+
+  disconnectedCallback() { this.parentElement?.querySelector(".zoom")?.remove(); }
+
+  // By a factor; everything is shown with 0.
+  zoom(factor) {
+    const fit = Math.min(1, this.clientWidth / this.size[0]);
+    BoardGraph.scale = factor === 0 ? fit : Math.max(0.05, Math.min(3, (BoardGraph.scale ?? 1) * factor));
+    this.svg.setAttribute("width", this.size[0] * BoardGraph.scale);
+    this.svg.setAttribute("height", this.size[1] * BoardGraph.scale);
+  }
+}
+BoardGraph.scroll = [0, 0];
+customElements.define("board-graph", BoardGraph);
+
+/* Links, buttons and keys */
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-action]");
+  if (button) { press(button); return; }
+  if (event.target.closest("#help")) { document.querySelector("#keys").showModal(); return; }
+  const link = event.target.closest("a[href]");
+  if (!link || link.classList.contains("skip") || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const url = new URL(link.getAttribute("href"), location.origin);
+  if (url.origin !== location.origin) return;
+  event.preventDefault();
+  go(url, true);
+});
+addEventListener("popstate", () => go(new URL(location), false));
+
+addEventListener("keydown", (event) => {
+  if (event.target.closest("input, textarea, dialog")) {
+    if (event.key === "Escape" && event.target === search) { search.value = ""; filter(); main.focus(); }
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (keyPressed(event.key)) event.preventDefault();
+});
+
+function keyPressed(key) {
+  const diff = document.activeElement?.closest?.("board-text");
+  if (diff && (key === "j" || key === "ArrowDown" || key === "k" || key === "ArrowUp") && diff.kind === "diff") {
+    diff.move(key === "j" || key === "ArrowDown" ? 1 : -1);
+    return true;
+  }
+  if (diff && key === "c" && document.activeElement.dataset.place) { diff.comment(document.activeElement.dataset.place); return true; }
+  const rows = [...main.querySelectorAll(".list > ul > li:not([hidden])")];
+  const row = document.activeElement?.closest?.("li[data-key]");
+  const at = rows.indexOf(row);
+  const focus = (to) => rows[Math.max(0, Math.min(rows.length - 1, to))]?.focus();
+  if (/^[1-7]$/.test(key)) document.querySelectorAll("nav a")[key - 1].click();
+  else if (key === "j" || key === "ArrowDown") focus(at + 1);
+  else if (key === "k" || key === "ArrowUp") focus(at < 0 ? 0 : at - 1);
+  else if (key === "h" || key === "ArrowLeft") sideways(row, -1);
+  else if (key === "l" && place.screen === "board" || key === "ArrowRight") sideways(row, 1);
+  else if (key === "/") search.focus();
+  else if (key === "?") document.querySelector("#keys").showModal();
+  else if (key === "Escape" && place.screen === "issue") history.back();
+  else if (key === "Enter" && row === document.activeElement) row?.querySelector("a.id")?.click();
+  else if ((key === "d" || key === "g") && place.screen === "issue") document.querySelector(`board-text[kind="${key === "d" ? "diff" : "log"}"] .text`)?.focus();
+  else {
+    const button = row?.querySelector(`button[data-action="${CSS.escape(key)}"]`)
+      ?? (place.screen === "issue" && document.querySelector(`#list-issue button[data-action="${CSS.escape(key)}"]`))
+      ?? null;
+    const own = button || document.querySelector(`header button[data-action="${CSS.escape(key)}"]`);
+    if (!own) return false;
+    own.click();
+  }
+  return true;
+}
+
+function sideways(row, by) {
+  const lists = [...main.querySelectorAll(".list")];
+  let n = lists.indexOf(row?.closest(".list"));
+  const rowNumber = row ? [...row.parentElement.children].indexOf(row) : 0;
+  for (n = n < 0 ? 0 : n + by; lists[n]; n += by) {
+    const rows = [...lists[n].querySelectorAll("ul > li:not([hidden])")];
+    if (rows.length) { rows[Math.min(rowNumber, rows.length - 1)].focus(); return; }
+  }
+}
+
+/* One stream for all tabs of this browser: the tab that has the lock listens, and tells the others. */
+
+const channel = new BroadcastChannel("toft-board");
+channel.onmessage = () => refresh();
+navigator.locks?.request("toft-board-stream", () => new Promise(() => {
+  const stream = new EventSource("/stream");
+  stream.addEventListener("changed", () => { refresh(); channel.postMessage("changed"); });
+  stream.addEventListener("open", () => refresh());
+}));
+// Without a stream, and because time alone changes what is seen.
+setInterval(() => { if (!document.hidden) refresh(); }, 5000);
+setInterval(() => { if (!document.hidden) ages(); }, 1000);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+
+go(new URL(location), false);

@@ -1,0 +1,86 @@
+//! What a button asks for: an action of an item that is there now, exactly as it was shown.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use serde_json::json;
+use toft::views::{IssueView, RowAction, command_line};
+
+use crate::{
+    BoardState,
+    items::lists,
+    place::{BoardPlace, PlaceQuery, source},
+};
+
+/// What a person wants to be done.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ActionRequest {
+    place: PlaceQuery,
+    /// The item; without one, the action belongs to the page.
+    #[serde(default)]
+    item: Option<String>,
+    /// The key of the action.
+    action: char,
+    /// The command that was shown.
+    line: String,
+    #[serde(default)]
+    said: String,
+    /// Comments on lines of a diff: the place, and the text.
+    #[serde(default)]
+    comments: Vec<(String, String)>,
+    /// Only show what would happen.
+    #[serde(default)]
+    preview: bool,
+}
+
+pub(crate) async fn action(State(state): State<Arc<BoardState>>, Json(request): Json<ActionRequest>) -> Response {
+    let done = tokio::task::spawn_blocking(move || {
+        let mut action = find(&state, &request)?;
+        let arguments = match (request.preview, &action.preview) {
+            (true, Some(preview)) => preview.clone(),
+            (true, None) => return Err("it has no preview".to_owned()),
+            (false, _) => action.with(request.said.trim()),
+        };
+        let result = (state.runner)(&arguments, &AtomicBool::new(false));
+        let allowed = !request.preview || result.succeeded && action.limit_to(&result.text);
+        let line = allowed.then(|| action.line());
+        Ok(json!({ "succeeded": result.succeeded, "text": result.text, "line": line, "ran": command_line(&arguments) }))
+    });
+    match done.await {
+        Ok(Ok(answer)) => Json(answer).into_response(),
+        Ok(Err(why)) => (StatusCode::CONFLICT, why).into_response(),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "it broke off").into_response(),
+    }
+}
+
+/// The action that was shown, if it is still there.
+fn find(state: &BoardState, request: &ActionRequest) -> Result<RowAction, String> {
+    let changed = || "it has changed meanwhile; look again".to_owned();
+    let ActionRequest { action: key, line, comments, .. } = request;
+    let Some(wanted) = &request.item else {
+        let mut found = page_actions().into_iter().find(|action| action.key == *key).ok_or_else(changed)?;
+        // A preview has named what the command is limited to.
+        let same = found.line() == *line || found.limit_to(&format!("  only this: {line}")) && found.line() == *line;
+        return same.then_some(found).ok_or_else(changed);
+    };
+    let place = request.place.clone().place().ok_or("there is no such page")?;
+    if let (BoardPlace::Issue { repository, id }, false) = (&place, comments.is_empty()) {
+        let view = source(&state.views, repository.as_deref()).and_then(|source| IssueView::of(&source, id));
+        return view.map_err(|error| error.to_string())?.commented(*key, comments).ok_or_else(changed);
+    }
+    let lists = lists(&state.views, &place).map_err(|error| error.to_string())?;
+    let item = lists.into_iter().flat_map(|list| list.items).find(|item| item.key == *wanted);
+    let actions = item.ok_or("it is not there any more")?.actions;
+    actions.into_iter().find(|action| action.key == *key && action.line() == *line).ok_or_else(changed)
+}
+
+/// What can be done on every page.
+pub(crate) fn page_actions() -> Vec<RowAction> {
+    vec![RowAction::add(), RowAction::undo()]
+}

@@ -1,0 +1,209 @@
+//! What changed at a place since a tab was told last. Items know when their HTML changed, so nothing is kept for a tab.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Json,
+    extract::{Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use toft::Error;
+
+use crate::{
+    BoardState,
+    items::{ItemList, lists},
+    locked,
+    place::{BoardPlace, PlaceQuery},
+};
+
+/// Places that are remembered.
+const PLACES: usize = 32;
+/// Without a change, time alone may change what is seen: leases end, and agents write files.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// What was rendered last, by place.
+pub(crate) struct Renders {
+    /// Differs for every start of the board: numbers of another one say nothing.
+    epoch: String,
+    /// Rises with every item that changes.
+    version: u64,
+    places: HashMap<BoardPlace, Arc<Rendered>>,
+}
+
+/// A place as it was rendered.
+struct Rendered {
+    /// The change of the stores that it shows.
+    change: u64,
+    at: Instant,
+    version: u64,
+    lists: Vec<RenderedList>,
+}
+
+struct RenderedList {
+    list: ItemList,
+    /// When each item changed.
+    changed: Vec<u64>,
+    /// When the order changed.
+    ordered: u64,
+}
+
+/// What a tab has.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SinceQuery {
+    epoch: String,
+    since: u64,
+}
+
+#[derive(Serialize)]
+struct ChangesAnswer<'a> {
+    epoch: &'a str,
+    version: u64,
+    lists: Vec<ListChanges<'a>>,
+}
+
+#[derive(Serialize)]
+struct ListChanges<'a> {
+    id: &'a str,
+    head: &'a str,
+    empty: &'a str,
+    /// Keys and HTML of items that changed.
+    set: Vec<(&'a str, &'a str)>,
+    /// All keys in their order, if that changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<Vec<&'a str>>,
+}
+
+pub(crate) async fn changes(
+    State(state): State<Arc<BoardState>>,
+    Query(place): Query<PlaceQuery>,
+    Query(SinceQuery { epoch, since }): Query<SinceQuery>,
+) -> Response {
+    let Some(place) = place.place() else { return (StatusCode::NOT_FOUND, "there is no such page").into_response() };
+    let (shared, wanted) = (state.clone(), place.clone());
+    match tokio::task::spawn_blocking(move || rendered(&shared, &wanted)).await {
+        Ok(Ok(rendered)) => {
+            let known = locked(&state.renders).epoch.clone();
+            let since = if known == epoch { since } else { 0 };
+            let answer = ChangesAnswer { epoch: &known, version: rendered.version, lists: rendered.since(since) };
+            Json(answer).into_response()
+        }
+        Ok(Err(error @ Error::Refused(_))) => (StatusCode::NOT_FOUND, error.to_string()).into_response(),
+        Ok(Err(error)) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response(),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "it could not be read").into_response(),
+    }
+}
+
+/// The place as it is now; as it was rendered last if nothing changed since.
+fn rendered(state: &BoardState, place: &BoardPlace) -> Result<Arc<Rendered>, Error> {
+    let change = *state.changes.borrow();
+    if let Some(known) = locked(&state.renders).places.get(place)
+        && known.change == change
+        && known.at.elapsed() < FRESH
+    {
+        return Ok(known.clone());
+    }
+    let at = Instant::now();
+    let lists = lists(&state.views, place)?;
+    Ok(locked(&state.renders).add(place, change, at, lists))
+}
+
+impl Renders {
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Self { epoch: blake3::hash(&bytes).to_hex()[..16].to_owned(), version: 0, places: HashMap::new() })
+    }
+
+    /// Compares a place with how it was before.
+    fn add(&mut self, place: &BoardPlace, change: u64, at: Instant, lists: Vec<ItemList>) -> Arc<Rendered> {
+        self.version += 1;
+        let before = self.places.get(place).cloned();
+        let rendered = lists.into_iter().map(|list| {
+            let old = before.iter().flat_map(|before| &before.lists).find(|old| old.list.id == list.id);
+            let known: HashMap<&str, (u64, &str)> = old
+                .into_iter()
+                .flat_map(|old| old.list.items.iter().zip(&old.changed))
+                .map(|(item, changed)| (item.key.as_str(), (*changed, item.html.as_str())))
+                .collect();
+            let changed = list.items.iter().map(|item| match known.get(item.key.as_str()) {
+                Some((changed, html)) if *html == item.html => *changed,
+                _ => self.version,
+            });
+            let changed = changed.collect();
+            let same_order = |old: &RenderedList| {
+                old.list.items.len() == list.items.len()
+                    && old.list.items.iter().zip(&list.items).all(|(old, new)| old.key == new.key)
+            };
+            let ordered = old.filter(|old| same_order(old)).map_or(self.version, |old| old.ordered);
+            RenderedList { list, changed, ordered }
+        });
+        let rendered = Arc::new(Rendered { change, at, version: self.version, lists: rendered.collect() });
+        if self.places.len() >= PLACES
+            && let Some(oldest) = self.places.iter().min_by_key(|(_, old)| old.at).map(|(place, _)| place.clone())
+        {
+            self.places.remove(&oldest);
+        }
+        self.places.insert(place.clone(), rendered.clone());
+        rendered
+    }
+}
+
+impl Rendered {
+    fn since(&self, since: u64) -> Vec<ListChanges<'_>> {
+        self.lists.iter().map(|list| list.since(since)).collect()
+    }
+}
+
+impl RenderedList {
+    fn since(&self, since: u64) -> ListChanges<'_> {
+        let Self { list, changed, ordered } = self;
+        let new = list.items.iter().zip(changed).filter(|(_, changed)| **changed > since);
+        ListChanges {
+            id: &list.id,
+            head: &list.head,
+            empty: list.empty,
+            set: new.map(|(item, _)| (item.key.as_str(), item.html.as_str())).collect(),
+            order: (*ordered > since).then(|| list.items.iter().map(|item| item.key.as_str()).collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toft::views::Screen;
+
+    use super::*;
+    use crate::items::ListItem;
+
+    fn list(items: &[(&str, &str)]) -> Vec<ItemList> {
+        let items = items
+            .iter()
+            .map(|(key, html)| ListItem { key: (*key).into(), html: (*html).into(), actions: Vec::new() })
+            .collect();
+        vec![ItemList { id: "a".into(), head: String::new(), empty: "", items }]
+    }
+
+    #[test]
+    fn only_what_changed_is_sent() {
+        let (mut renders, place) = (Renders::new().unwrap(), BoardPlace::Screen(Screen::Agents));
+        let mut add = |items: &[(&str, &str)]| renders.add(&place, 0, Instant::now(), list(items));
+        let first = add(&[("x", "1"), ("y", "2")]);
+        let all = &first.since(0)[0];
+        assert_eq!((all.set.len(), all.order.as_deref()), (2, Some(&["x", "y"][..])));
+        let second = add(&[("x", "1"), ("y", "3")]);
+        let new = &second.since(first.version)[0];
+        assert_eq!((new.set.as_slice(), &new.order), (&[("y", "3")][..], &None));
+        let third = add(&[("y", "3"), ("z", "4")]);
+        let new = &third.since(second.version)[0];
+        assert_eq!((new.set.as_slice(), new.order.as_deref()), (&[("z", "4")][..], Some(&["y", "z"][..])));
+        // A tab that slept gets both changes.
+        assert_eq!(third.since(first.version)[0].set, [("y", "3"), ("z", "4")]);
+    }
+}

@@ -1,0 +1,108 @@
+//! One issue: its text, why it does not move, attempts, changes, log and history.
+
+use maud::{Markup, html};
+use toft::{
+    Error,
+    text::clean,
+    time::span,
+    views::{AttemptRow, IssueView, LineComments, RepositorySource},
+};
+
+use crate::items::{ItemList, history_item, item, lines, link, list, time};
+
+/// The lists of an issue's page. Its changes and its log are texts that the page asks for in parts.
+pub(crate) fn issue_lists(source: &RepositorySource<'_>, id: &str) -> Result<Vec<ItemList>, Error> {
+    let view = IssueView::of(source, id)?;
+    let single = |id: &str, body: &Markup| list(id, "", "", std::iter::once(item(id.to_owned(), &[], body)));
+    let text = |name: &str, title: &str| {
+        html! { board-text kind=(name) data-title=(title) data-issue=(view.id) data-comments=[view.line_comments().map(LineComments::as_str)] {} }
+    };
+    let mut lists = vec![list("issue", "", "", std::iter::once(item(view.id.clone(), &view.actions, &header(&view))))];
+    if !(view.text.is_empty() && view.needs.is_empty() && view.unblocks.is_empty() && view.notes.is_empty()) {
+        lists.push(single("about", &about(&view)));
+    }
+    if !view.attempts.is_empty() {
+        lists.push(list(
+            "attempts",
+            "Attempts",
+            "",
+            std::iter::once(item("attempts".into(), &[], &attempts(&view.attempts))),
+        ));
+    }
+    lists.push(single("changes", &text("diff", "Changes")));
+    if !view.attempts.is_empty() {
+        lists.push(single("log", &text("log", "Log")));
+    }
+    lists.push(list("history", "History", "", view.history.iter().rev().map(history_item)));
+    Ok(lists)
+}
+
+fn header(view: &IssueView) -> Markup {
+    html! {
+        div.row {
+            span.id { (clean(&view.shown)) }
+            span class={"badge stage-" (view.stage.as_str())} { (view.stage.as_str()) }
+            span.priority { "P" (view.priority) }
+            @for label in &view.labels { span.label { (clean(label)) } }
+            @if let Some(agent) = &view.agent { span.agent { (clean(agent)) } }
+            @if let Some(landing) = &view.landing { span.faint { (clean(landing)) } }
+        }
+        h1 { (clean(&view.title)) }
+        @for question in &view.questions { p.says.bad { "asks you: " (lines(question)) } }
+        @for why in &view.why { p.says.bad { "waits: " (clean(why)) } }
+        @if let Some(path) = &view.workspace { p.faint { code { (clean(path)) } } }
+    }
+}
+
+fn about(view: &IssueView) -> Markup {
+    html! {
+        @for (heading, text) in &view.text {
+            section { @if !heading.is_empty() { h2 { (clean(heading)) } } p.text { (lines(text)) } }
+        }
+        @for (heading, issues) in [("Needs first", &view.needs), ("Unblocks", &view.unblocks)] {
+            @if !issues.is_empty() {
+                section {
+                    h2 { (heading) }
+                    ul { @for named in issues {
+                        li { (link(view.repository.as_ref(), &named.id, &named.shown)) " " (clean(&named.title)) " " span.faint { (clean(&named.status)) } }
+                    } }
+                }
+            }
+        }
+        @if !view.notes.is_empty() {
+            section {
+                h2 { "Notes of the agent" }
+                ul { @for (at, note) in &view.notes { li { (time(*at)) " " (lines(note)) } } }
+            }
+        }
+    }
+}
+
+/// Attempts one after the other; the time between them is told, not drawn to scale.
+fn attempts(attempts: &[AttemptRow]) -> Markup {
+    let mut before = None;
+    html! {
+        ol.attempts {
+            @for attempt in attempts {
+                @if let Some(ended) = before.replace(attempt.ended) {
+                    @if let Some(ended) = ended.filter(|ended| attempt.started > *ended) {
+                        li.gap { "nobody for " (span(attempt.started.since(ended))) }
+                    }
+                }
+                li {
+                    div.row {
+                        strong { (clean(&attempt.agent)) }
+                        @match attempt.ended {
+                            Some(ended) => { span { "worked " (span(ended.since(attempt.started))) } }
+                            None => { span.busy { "works since " (time(attempt.started)) } }
+                        }
+                        @if let Some(cost) = attempt.cost { span.cost { (format!("{cost:.2}")) } }
+                        span.spacer {}
+                        (time(attempt.started))
+                    }
+                    @if !attempt.result.is_empty() { p.says { (lines(&attempt.result)) } }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The page around the screens.
+
+use std::sync::Arc;
+
+use axum::{Extension, extract::State, response::Html};
+use maud::{DOCTYPE, html};
+use toft::{text::clean, views::Screen};
+
+use crate::{BoardState, access::Nonce, action::page_actions, place::NAMES};
+
+pub(crate) async fn index(
+    State(state): State<Arc<BoardState>>,
+    Extension(Nonce(nonce)): Extension<Nonce>,
+) -> Html<String> {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (clean(&state.title)) " · toft" }
+                link rel="icon" href="data:,";
+                link rel="stylesheet" href="/assets/board.css" nonce=(nonce);
+                script type="module" src="/assets/board.js" nonce=(nonce) {}
+            }
+            body {
+                a.skip href="#main" { "Skip to the content" }
+                header {
+                    h1 #where .hidden {}
+                    div.brand { strong { "toft" } " " span { (clean(&state.title)) } }
+                    nav aria-label="Screens" {
+                        @for (n, (screen, name)) in NAMES.iter().enumerate() {
+                            a href={"/?screen=" (name)} data-screen=(name) title={"key " (n + 1)} {
+                                (Screen::title(*screen)) @if *screen == Screen::NeedsYou { " " span #needed .count hidden {} }
+                            }
+                        }
+                    }
+                    div.tools {
+                        label { span.hidden { "Filter" } input #filter type="search" placeholder="Filter  /" autocomplete="off"; }
+                        @for action in page_actions() {
+                            button type="button" data-action=(action.key) data-line=(action.line()) data-asks=[action.asks]
+                                data-preview=[action.preview.as_ref().map(|_| "")] title={(action.line()) "  (key " (action.key) ")"} { (action.label) }
+                        }
+                        button type="button" #help title="Keys  (key ?)" { "?" }
+                    }
+                }
+                p #trouble role="status" hidden {}
+                main #main tabindex="0" { p.empty { "Loading…" } noscript { p { "The board needs JavaScript; toft top and toft status show the same." } } }
+                dialog #ask aria-labelledby="ask-title" {
+                    form method="dialog" {
+                        h2 #ask-title {}
+                        pre #ask-preview tabindex="0" hidden {}
+                        ul #ask-comments hidden {}
+                        label #ask-label { span {} textarea #ask-said rows="3" {} }
+                        p.command { code #ask-line {} }
+                        menu { button value="cancel" formnovalidate { "Cancel" } button #ask-do .primary value="do" {} }
+                    }
+                }
+                dialog #keys aria-labelledby="keys-title" {
+                    form method="dialog" {
+                        h2 #keys-title { "Keys" }
+                        dl {
+                            @for (keys, what) in KEYS { dt { @for key in *keys { kbd { (key) } " " } } dd { (what) } }
+                        }
+                        menu { button value="cancel" { "Close" } }
+                    }
+                }
+                div #said role="status" aria-live="polite" {}
+            }
+        }
+    };
+    Html(page.into_string())
+}
+
+/// What keys do.
+const KEYS: &[(&[&str], &str)] = &[
+    (&["1", "…", "7"], "a screen"),
+    (&["j", "k"], "the next, the previous item"),
+    (&["h", "l"], "the column to the left, to the right"),
+    (&["Enter"], "open the issue"),
+    (&["a", "t", "s", "r", "l", "…"], "the action of a button, by the key that its title names"),
+    (&["d", "g"], "the changes, the log of an issue"),
+    (&["c"], "comment on the line of a diff, or on the issue"),
+    (&["n"], "a new issue"),
+    (&["u"], "undo your last operation, after a preview"),
+    (&["/"], "filter"),
+    (&["Esc"], "back"),
+    (&["?"], "these keys"),
+];

@@ -1,0 +1,88 @@
+//! board: screens in the browser.
+
+use std::{
+    io::{self, Write as _},
+    net::{Ipv4Addr, SocketAddr},
+    process::ExitCode,
+    thread,
+};
+
+use toft_board::{BoardAddress, BoardInvites, BoardRules};
+
+use super::{
+    App, Done,
+    runner::{runner, views},
+};
+use crate::{
+    args::Board,
+    exit::Failure,
+    render::{BoardOpened, Output},
+};
+
+/// The port, unless it is taken: what a browser keeps for an address is found again.
+const PORT: u16 = 7117;
+
+pub(super) fn board(app: &App<'_>, args: &Board) -> Done {
+    let listen = args.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, free(PORT))));
+    if !listen.ip().is_loopback() && args.url.is_none() {
+        let hint = "a proxy with TLS on this machine, and toft board --url https://its.name";
+        return Err(Failure::invalid("without TLS, the board is reached from this machine only", hint));
+    }
+    if let Some(url) = args.url.as_ref().filter(|url| !is_address(url)) {
+        return Err(Failure::invalid(format!("{url} is not the address of a proxy with TLS"), "https://box.example"));
+    }
+    let (views, title) = views(app, args.all_repos)?;
+    let rules =
+        BoardRules { views, runner: runner(app)?, title, address: BoardAddress { listen, url: args.url.clone() } };
+    let mut refused = None;
+    let served = toft_board::serve(rules, |invites| {
+        invite(app, invites).map_err(|failure| {
+            refused = Some(failure);
+            io::ErrorKind::Other.into()
+        })
+    });
+    match served {
+        Err(_) if refused.is_some() => refused.map_or(Ok(ExitCode::SUCCESS), Err),
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            Err(Failure::stopped(format!("the board on {listen}: {error}"), "toft board --listen 127.0.0.1:0"))
+        }
+    }
+}
+
+/// Whether a text is `https://` and a host, perhaps with a port.
+fn is_address(url: &str) -> bool {
+    let host = url.strip_prefix("https://").map(|rest| rest.trim_end_matches('/'));
+    let sign = |sign: char| sign.is_ascii_alphanumeric() || ".-:[]".contains(sign);
+    host.is_some_and(|host| !host.is_empty() && host.chars().all(sign))
+}
+
+/// This port, or any if another program has it.
+fn free(port: u16) -> u16 {
+    match std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+        Ok(_) => port,
+        Err(_) => 0,
+    }
+}
+
+/// Prints an address, and another one for each Enter.
+fn invite(app: &App<'_>, invites: BoardInvites) -> Result<(), Failure> {
+    let address = |invites: &BoardInvites| {
+        let failed = |error: io::Error| Failure::stopped(format!("no random numbers: {error}"), "");
+        invites.address().map_err(failed).map(|url| BoardOpened { url })
+    };
+    app.show(&address(&invites)?)?;
+    if Output::shown_at_terminal() {
+        thread::spawn(move || {
+            let mut line = String::new();
+            while io::stdin().read_line(&mut line).is_ok_and(|count| count > 0) {
+                if let Ok(BoardOpened { url }) = address(&invites)
+                    && writeln!(Output::stream(), "{url}").is_err()
+                {
+                    return;
+                }
+            }
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,358 @@
+//! `toft board` in a real browser: a person watches agents, and does everything there.
+
+#![cfg(unix)]
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use toft_stories::{
+    Home,
+    browser::{Browser, ServedBoard},
+    issues::add,
+    yard::Yard,
+};
+
+/// An agent by hand: changes a file in its workspace, commits and finishes.
+fn finish(home: &Home, repo: &Path, id: &str, file: &str, text: &str) -> String {
+    let claimed = home.toft(repo, &["--as", "bo", "claim", id, "--ws"]).ok();
+    let workspace = home.toft(repo, &["--as", "bo", "ws", "path", id]).ok();
+    let workspace = Path::new(workspace.trim());
+    fs::write(workspace.join(file), text).unwrap();
+    home.run(workspace, "git", &["add", "-A"]);
+    home.run(workspace, "git", &["commit", "-q", "-m", "work"]);
+    home.toft(workspace, &["--as", "bo", "finish", id, "-m", "sold by the piece", "--evidence", "HEAD"]).ok();
+    claimed
+}
+
+/// Waits until the command of a button has ended; returns what it said.
+fn done(page: &mut Browser) -> String {
+    let said = "new Promise((done) => { const look = setInterval(() => { const said = document.querySelector('#said'); \
+                if (said.className === 'running') return; clearInterval(look); done(said.textContent); }, 20); })";
+    page.evaluate(said).as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_evening_is_played_in_the_browser_alone() {
+    let yard = Yard::new("[land]\nreview = \"human\"\n");
+    let (home, repo) = (&yard.home, &yard.repo);
+    let apples = add(home, repo, &["Sell apples"]);
+    add(home, repo, &["Bake bread", "--needs", &apples]);
+    home.toft(repo, &["--as", "bo", "claim", &apples]).ok();
+    let board = ServedBoard::start(home, repo, &[]);
+    let mut page = Browser::start(home);
+    assert_eq!(page.open(&board.url), 200);
+    page.until("Nothing needs you.");
+
+    // A question.
+    home.toft(repo, &["--as", "bo", "finish", &apples, "waiting", "-m", "By weight or by piece?"]).ok();
+    page.until("By weight or by piece?");
+    page.click("answer");
+    page.until("toft answer gt_");
+    page.enter("by weight, it's fair");
+    page.press("Enter");
+    page.until("Nothing needs you.");
+    let log = home.toft(repo, &["log"]).ok();
+    assert!(log.contains("by weight, it's fair"), "{log}");
+
+    // Finished work is looked at, and goes back with a comment on a line.
+    finish(home, repo, &apples, "apples.txt", "price: 1\nper: piece\n");
+    page.until("bo finished it; approve it");
+    page.until("sold by the piece");
+    page.press("j");
+    page.press("Enter");
+    page.until("+per: piece");
+    page.click("Comment on apples.txt:2");
+    page.until("Comment: apples.txt:2");
+    page.enter("per weight");
+    page.press("Enter");
+    page.until("Not sent yet");
+    page.click_in("#list-issue", "button", "return");
+    page.until("What has to change");
+    page.until("apples.txt:2: per weight");
+    page.enter("see the line");
+    page.press("Enter");
+    page.until("sent back");
+    page.until_gone("Not sent yet");
+
+    // The agent takes it up.
+    let claimed = finish(home, repo, &apples, "apples.txt", "price: 1\nper: weight\n");
+    assert!(claimed.contains("apples.txt:2: per weight") && claimed.contains("see the line"), "{claimed}");
+    page.until("+per: weight");
+    page.until("waits for review");
+
+    // It is approved, and lands after a preview.
+    page.click_in("#list-issue", "button", "approve");
+    page.until("--approve");
+    page.click_in("#ask", "button", "approve");
+    page.until("ready to land");
+    page.click_in("nav", "link", "Queue");
+    page.click_in("#list-queue", "button", "land");
+    page.until("No check is configured");
+    page.click_in("#ask", "button", "land");
+    page.until("landed as");
+    done(&mut page);
+    assert_eq!(yard.git(&["show", "main:apples.txt"]), "price: 1\nper: weight");
+    assert_eq!(yard.status(&apples), "closed");
+
+    // What was added by mistake is undone, after a preview.
+    page.press("n");
+    page.until("Title of the new issue");
+    page.enter("A mistake");
+    page.press("Enter");
+    page.click_in("nav", "link", "Graph");
+    page.until("A mistake");
+    page.press("u");
+    page.until("toft undo --last");
+    page.click_in("#ask", "button", "undo");
+    page.until_gone("A mistake");
+
+    // The board as it was is still there.
+    page.click_in("nav", "link", "History");
+    page.until("an issue was added");
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+/// Sends a request, and returns what came back.
+fn request(host: &str, text: &str) -> String {
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or_default()
+}
+
+#[test]
+fn only_the_browser_that_opened_the_address_gets_in() {
+    let home = Home::new();
+    let repo = home.repo("shop");
+    let id = add(&home, &repo, &["Sell apples"]);
+    home.toft(&repo, &["board", "--listen", "0.0.0.0:0"]).fails(2);
+    home.toft(&repo, &["board", "--url", "http://box.example"]).fails(2);
+    let board = ServedBoard::start(&home, &repo, &[]);
+    let host = board.host();
+    let get = |path: &str, headers: &str| {
+        request(&host, &format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"))
+    };
+    let own = format!("Host: {host}\r\n");
+    // Nobody gets anything without the address that was printed.
+    for path in [
+        "/",
+        "/issue?id=x",
+        "/changes?screen=board&epoch=&since=0",
+        "/text?kind=log&id=x&from=0&width=80",
+        "/stream",
+        "/assets/board.js",
+        "/nothing",
+    ] {
+        assert_eq!(status(&get(path, &own)), "401", "{path}");
+    }
+    // A page of another name that leads here by DNS is told apart.
+    let opening = board.url.split(&host).nth(1).unwrap();
+    assert_eq!(status(&get(opening, "Host: evil.example\r\n")), "421");
+    assert_eq!(status(&get(opening, &format!("Host: {host}.evil.example\r\n"))), "421");
+    let opened = get(opening, &own);
+    assert_eq!(status(&opened), "303", "{opened}");
+    let cookie = opened.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    assert_eq!(status(&get(opening, &own)), "401", "the address opens once");
+    let cookie = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
+    let page = get("/", &format!("{own}{cookie}"));
+    assert_eq!(status(&page), "200");
+    let policy = page.lines().find_map(|line| line.strip_prefix("content-security-policy: ")).unwrap();
+    assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    let nonce = policy.split("script-src 'nonce-").nth(1).unwrap().split('\'').next().unwrap();
+    assert!(page.contains(&format!("nonce=\"{nonce}\"")));
+    let again = get("/", &format!("{own}{cookie}"));
+    assert!(!again.contains(nonce), "a nonce counts once");
+    assert!(page.contains("x-content-type-options: nosniff") && page.contains("referrer-policy: no-referrer"));
+
+    // A write needs the board's own page, and an action that it showed.
+    let body = |line: &str, action: &str, item: &str| {
+        format!(r#"{{"place":{{"screen":"board"}},"item":{item},"action":"{action}","line":"{line}","said":"x"}}"#)
+    };
+    let post = |origin: &str, body: &str| {
+        let length = body.len();
+        let rest =
+            format!("Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+        request(&host, &format!("POST /action HTTP/1.1\r\n{own}{cookie}{origin}{rest}"))
+    };
+    let here = format!("Origin: http://{host}\r\n");
+    let new = body("toft add …", "n", "null");
+    for origin in ["", "Origin: null\r\n", "Origin: http://evil.example\r\n", "Origin: http://localhost:1\r\n"] {
+        assert_eq!(status(&post(origin, &new)), "403", "{origin}");
+    }
+    let stranger = format!("POST /action HTTP/1.1\r\n{own}{here}Content-Length: 0\r\nConnection: close\r\n\r\n");
+    assert_eq!(status(&request(&host, &stranger)), "401");
+    for (line, action, item) in [
+        ("toft delete x", "n", "null".to_owned()),
+        ("toft undo --last x; rm", "u", "null".to_owned()),
+        ("toft run", "x", "null".to_owned()),
+        ("toft stop x", "s", format!("\" {id}\"")),
+        ("toft tell x", "t", "\"nothing\"".to_owned()),
+    ] {
+        assert_eq!(status(&post(&here, &body(line, action, &item))), "409", "{line}");
+    }
+    assert_eq!(status(&post(&here, &new)), "200");
+    assert_eq!(home.toft(&repo, &["list", "--json"]).ok().matches("\"title\"").count(), 2);
+    // A form of another site cannot even be read.
+    let form = post(&here.replace("Origin", "X-Origin"), "item=1");
+    assert_eq!(status(&form), "403");
+}
+
+#[test]
+fn what_agents_write_is_only_text() {
+    let home = Home::new();
+    let repo = home.repo("shop");
+    let hostile = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2> \u{202e}evil\u{1b}[31m";
+    let id = add(&home, &repo, &[hostile, "-l", "<b>x", "-d", "<iframe srcdoc='<script>top.hacked=3</script>'>"]);
+    home.toft(&repo, &["--as", "<i>bo</i>", "claim", &id]).fails(2);
+    home.toft(&repo, &["--as", "bo", "claim", &id, "--ws"]).ok();
+    let workspace = home.toft(&repo, &["--as", "bo", "ws", "path", &id]).ok();
+    let workspace = Path::new(workspace.trim());
+    fs::write(workspace.join("<img src=x onerror=hacked=4>.txt"), format!("{hostile}\n")).unwrap();
+    fs::write(workspace.join("long.txt"), "x".repeat(50 << 20)).unwrap();
+    home.run(workspace, "git", &["add", "-A"]);
+    home.toft(&repo, &["--as", "bo", "save", &id, "-m", hostile]).ok();
+    home.toft(&repo, &["--as", "bo", "finish", &id, "waiting", "-m", hostile]).ok();
+    let board = ServedBoard::start(&home, &repo, &[]);
+    let mut page = Browser::start(&home);
+    page.open(&board.url);
+    for screen in ["Needs you", "Agents", "Board", "Queue", "Graph", "History", "Machines"] {
+        let key = ["Needs you", "Agents", "Board", "Queue", "Graph", "History", "Machines"]
+            .iter()
+            .position(|name| *name == screen);
+        page.press(&(key.unwrap() + 1).to_string());
+        if !["Queue", "Machines"].contains(&screen) {
+            page.until("<script>");
+        }
+    }
+    let origin = board.url.split("/?").next().unwrap();
+    page.open(&format!("{origin}/issue?id={id}"));
+    page.until("<iframe srcdoc=");
+    page.until("+</script>");
+    page.press("?");
+    page.until("these keys");
+    page.press("Escape");
+    assert_eq!(page.evaluate("typeof window.hacked"), "undefined");
+    let elements = "document.querySelectorAll('iframe, img, #main script').length";
+    assert_eq!(page.evaluate(elements), 0);
+    let text = page.text();
+    assert!(
+        !text.contains('\u{202e}') && !text.contains('\u{1b}'),
+        "direction and control characters are shown, not obeyed"
+    );
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+/// Where pictures go.
+fn pictures() -> PathBuf {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/screens");
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// Looks at every screen in every width, light and dark; returns what is wrong.
+fn look_at_every_screen(page: &mut Browser, origin: &str, issues: &[&str], name: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut paths: Vec<(String, String)> = ["needs-you", "agents", "board", "queue", "graph", "history", "machines"]
+        .iter()
+        .map(|screen| ((*screen).to_owned(), format!("/?screen={screen}")))
+        .collect();
+    paths.extend(issues.iter().enumerate().map(|(n, id)| (format!("issue-{n}"), format!("/issue?id={id}"))));
+    for scheme in ["light", "dark"] {
+        for (width, height) in [(390, 844), (1024, 768), (1920, 1080)] {
+            page.device((width, height), scheme);
+            for (label, path) in &paths {
+                page.open(&format!("{origin}{path}"));
+                page.until_gone("Loading…");
+                // The lines of a diff come after the page.
+                page.evaluate("new Promise((done) => setTimeout(done, 250))");
+                page.screenshot(&pictures().join(format!("{name}-{label}-{width}-{scheme}.png")));
+                let place = format!("{name} {label} {width} {scheme}");
+                wrong.extend(page.accessibility().into_iter().map(|found| format!("{place}: {found}")));
+                let over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+                if over.as_f64().unwrap() > 0.0 {
+                    wrong.push(format!("{place}: {over} pixels too wide"));
+                }
+            }
+        }
+    }
+    wrong.extend(page.errors());
+    wrong
+}
+
+#[test]
+fn every_screen_can_be_read_by_everyone_at_every_width() {
+    let yard = Yard::new("[land]\nreview = \"human\"\n");
+    let (home, repo) = (&yard.home, &yard.repo);
+    let board = ServedBoard::start(home, repo, &[]);
+    let origin = board.url.split("/?").next().unwrap().to_owned();
+    let mut page = Browser::start(home);
+    page.open(&board.url);
+    let mut wrong = look_at_every_screen(&mut page, &origin, &[], "empty");
+    let apples = add(home, repo, &["Sell apples", "-l", "fruit", "-d", "By weight."]);
+    let bread = add(home, repo, &["Bake bread", "--needs", &apples]);
+    let pears = add(home, repo, &["Sell pears"]);
+    finish(home, repo, &apples, "apples.txt", "price: 1\nper: piece\n");
+    home.toft(repo, &["--as", "kim", "claim", &pears, "--ws"]).ok();
+    home.toft(repo, &["--as", "kim", "save", &pears, "-m", "half of it"]).ok();
+    home.toft(repo, &["--as", "kim", "finish", &pears, "waiting", "-m", "Green or yellow?"]).ok();
+    wrong.extend(look_at_every_screen(&mut page, &origin, &[&apples, &bread, &pears], "busy"));
+    // The board is gone: what was shown stays, and the page says so.
+    page.open(&format!("{origin}/?screen=needs-you"));
+    page.until("Green or yellow?");
+    drop(board);
+    page.until("Not up to date");
+    page.until("Green or yellow?");
+    page.screenshot(&pictures().join("broken-needs-you.png"));
+    wrong.extend(page.accessibility());
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn what_others_do_is_seen_at_once_in_every_tab() {
+    let home = Home::new();
+    let repo = home.repo("shop");
+    let board = ServedBoard::start(&home, &repo, &[]);
+    let mut page = Browser::start(&home);
+    page.open(&board.url);
+    page.press("3");
+    page.until("planned");
+    let begun = Instant::now();
+    let id = add(&home, &repo, &["Sell apples"]);
+    page.until("Sell apples");
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    home.toft(&repo, &["--as", "bo", "claim", &id]).ok();
+    page.until("bo");
+    // Only what changed is put in place: the other card is the same element.
+    page.evaluate("document.querySelector('#main li[data-key]').mark = 1");
+    add(&home, &repo, &["Sell pears"]);
+    page.until("Sell pears");
+    assert_eq!(
+        page.evaluate("[...document.querySelectorAll('#main li[data-key]')].filter((row) => row.mark).length"),
+        1
+    );
+    // A second tab listens through the first.
+    page.evaluate("void window.open('/?screen=board')");
+    let streams = "performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/stream')).length";
+    assert!(page.evaluate(streams).as_u64().unwrap() <= 1);
+    // What is typed in a filter hides the rest.
+    page.press("/");
+    page.enter("pears");
+    page.until_gone("Sell apples");
+    page.press("Escape");
+    page.until("Sell apples");
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
