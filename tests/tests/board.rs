@@ -49,15 +49,27 @@ fn an_evening_is_played_in_the_browser_alone() {
     page.until("Nothing needs you.");
 
     // A question.
-    home.toft(repo, &["--as", "bo", "finish", &apples, "waiting", "-m", "By weight or by piece?"]).ok();
+    let ask = |question: &str, more: &[&str]| {
+        let mut all = vec!["--as", "bo", "finish", &apples, "waiting", "-m", question];
+        all.extend(more);
+        home.toft(repo, &all).ok();
+    };
+    ask("By weight or by piece?", &["--choice", "by weight", "--choice=-by piece"]);
     page.until("By weight or by piece?");
+    page.click("-by piece");
+    page.until("-- '-by piece'");
+    page.click_in("#ask", "button", "-by piece");
+    page.until("Nothing needs you.");
+    home.toft(repo, &["--as", "bo", "claim", &apples]).ok();
+    ask("Is that fair?", &[]);
+    page.until("Is that fair?");
     page.click("answer");
     page.until("toft answer gt_");
     page.enter("by weight, it's fair");
     page.press("Enter");
     page.until("Nothing needs you.");
     let log = home.toft(repo, &["log"]).ok();
-    assert!(log.contains("by weight, it's fair"), "{log}");
+    assert!(log.contains("by weight, it's fair") && log.contains("-by piece"), "{log}");
 
     // Finished work is looked at, and goes back with a comment on a line.
     finish(home, repo, &apples, "apples.txt", "price: 1\nper: piece\n");

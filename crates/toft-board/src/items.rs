@@ -168,7 +168,7 @@ fn button(action: &RowAction) -> Markup {
     let line = action.line();
     html! {
         button type="button" data-action=(action.key) data-line=(line) data-asks=[action.asks] data-about=(clean(&action.title))
-            data-preview=[action.preview.as_ref().map(|_| "")] title={(clean(&line)) "  (key " (action.key) ")"} { (action.label) }
+            data-preview=[action.preview.as_ref().map(|_| "")] title={(clean(&line)) "  (key " (action.key) ")"} { (clean(&action.label)) }
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) async fn index(
                         label { span.hidden { "Filter" } input #filter type="search" placeholder="Filter  /" autocomplete="off"; }
                         @for action in page_actions() {
                             button type="button" data-action=(action.key) data-line=(action.line()) data-asks=[action.asks]
-                                data-preview=[action.preview.as_ref().map(|_| "")] title={(action.line()) "  (key " (action.key) ")"} { (action.label) }
+                                data-preview=[action.preview.as_ref().map(|_| "")] title={(action.line()) "  (key " (action.key) ")"} { (action.label.as_str()) }
                         }
                         button type="button" #help title="Keys  (key ?)" { "?" }
                     }

@@ -34,7 +34,12 @@ pub struct Gate {
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum GateKind {
     /// A person's answer.
-    Human { question: String },
+    Human {
+        question: String,
+        /// Answers that the agent proposes.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        choices: Vec<String>,
+    },
     /// A time; the gate opens automatically.
     Timer {
         /// The time.
@@ -88,7 +93,7 @@ impl Gate {
 impl std::fmt::Display for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.kind {
-            GateKind::Human { question } => write!(f, "an answer to \"{question}\" ({})", self.id),
+            GateKind::Human { question, .. } => write!(f, "an answer to \"{question}\" ({})", self.id),
             GateKind::Timer { until } => write!(f, "{until}"),
             GateKind::Command { command } => write!(f, "`{command}` to succeed ({})", self.id),
         }

@@ -322,7 +322,7 @@ fn footer(frame: &mut Frame<'_>, command: Rect, keys: Rect, state: &TopState) {
     };
     frame.render_widget(styled(&line, state.color), command);
     let mut spans = Vec::new();
-    let hints = actions.iter().map(|action| (action.key.to_string(), action.label));
+    let hints = actions.iter().map(|action| (action.key.to_string(), clean(&action.label)));
     let usual: &[(&str, &str)] = match (&state.popup, &state.issue) {
         (Some(_), _) => &[("Esc", "close")],
         (None, Some(_)) => {
@@ -335,7 +335,7 @@ fn footer(frame: &mut Frame<'_>, command: Rect, keys: Rect, state: &TopState) {
             &[("Enter", "open"), ("?", "keys"), ("q", "quit"), ("d", "changes"), ("/", "filter"), (":", "command")]
         }
     };
-    for (key, label) in hints.chain(usual.iter().map(|(key, label)| ((*key).to_owned(), *label))) {
+    for (key, label) in hints.chain(usual.iter().map(|(key, label)| ((*key).to_owned(), (*label).to_owned()))) {
         spans.push(Span::styled(format!(" {key}"), Style::new().add_modifier(Modifier::BOLD)));
         spans.push(Span::raw(format!(" {label} ")));
     }

@@ -138,7 +138,7 @@ fn tell_needs(rules: &TopRules, known: &mut BTreeSet<String>, out: &mut impl Wri
             parts.into_iter().filter(|part| !part.is_empty()).map(|part| short(part, LONGEST)).collect();
         writeln!(out, "needs you: {}", parts.join(", "))?;
         for action in &need.actions {
-            writeln!(out, "  to {}: {}", action.label, clean(&action.line()))?;
+            writeln!(out, "  to {}: {}", clean(&action.label), clean(&action.line()))?;
         }
     }
     *known = view.rows.iter().map(key).collect();

@@ -51,7 +51,7 @@ impl Prompt {
         match &self.purpose {
             Purpose::Command => "toft ".to_owned(),
             Purpose::RowAction(action) => {
-                format!("{} ({}): ", action.asks.unwrap_or(action.label), short(&action.title, TITLE))
+                format!("{} ({}): ", action.asks.unwrap_or(&action.label), short(&action.title, TITLE))
             }
             Purpose::Confirm(action) if action.title.is_empty() => {
                 format!("{}? Enter does it, Esc does not", command_line(&action.command))

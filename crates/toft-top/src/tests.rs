@@ -27,7 +27,15 @@ fn minutes_ago(minutes: i64) -> Timestamp {
 
 fn action(key: char, label: &'static str, command: &[&str], asks: Option<&'static str>) -> RowAction {
     let command = command.iter().map(|&word| word.to_owned()).collect();
-    RowAction { key, label, title: "Sell apples".to_owned(), command, asks, prefix: String::new(), preview: None }
+    RowAction {
+        key,
+        label: label.to_owned(),
+        title: "Sell apples".to_owned(),
+        command,
+        asks,
+        prefix: String::new(),
+        preview: None,
+    }
 }
 
 fn need(kind: NeedKind, id: &str, title: &str, text: &str, behind: u32) -> Need {

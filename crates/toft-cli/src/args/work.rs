@@ -154,6 +154,9 @@ pub(crate) struct Finish {
     /// Cost of the attempt
     #[arg(long)]
     pub(crate) cost: Option<f64>,
+    /// With waiting: an answer that a person may choose; repeat for several
+    #[arg(long = "choice", value_name = "ANSWER")]
+    pub(crate) choices: Vec<String>,
     /// With waiting: wait this long
     #[arg(long = "for", value_name = "DUR", value_parser = parse_duration)]
     pub(crate) for_time: Option<Duration>,

@@ -255,6 +255,7 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
         _ => failure,
     })?;
     let (message, cost) = (masked_in_attempt(&args.message), args.cost);
+    let choices = args.choices.iter().map(|choice| masked_in_attempt(choice)).collect();
     let mut verified = Vec::new();
     let mut how = how;
     if let (How::Done(Evidence::Commit(text)), false) = (&mut how, toft.located().verify.commands.is_empty()) {
@@ -267,7 +268,7 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
         }
         (*text, verified) = verify_here(app, toft, text)?;
     }
-    let request = finish::Request { id, fence, how, message, cost, report: None, offer: None, verified };
+    let request = finish::Request { id, fence, how, message, choices, cost, report: None, offer: None, verified };
     let (outcome, workspace) = toft.work().finish_and_tidy(&toft.located().agent, app.op(), request)?;
     app.show(&Finished { outcome, workspace })
 }
@@ -320,6 +321,7 @@ fn misplaced(outcome: &str, args: &args::Finish) -> Option<&'static str> {
         ("--evidence", "done", args.evidence.is_some()),
         ("--artifact", "done", args.artifact.is_some()),
         ("--no-change", "done", args.no_change.is_some()),
+        ("--choice", "waiting", !args.choices.is_empty()),
         ("--for", "waiting", args.for_time.is_some()),
         ("--on", "waiting", args.on.is_some()),
         ("--command", "waiting", args.command.is_some()),

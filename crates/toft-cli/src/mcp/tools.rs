@@ -385,6 +385,8 @@ struct FinishCall {
     message: Option<String>,
     evidence: Option<String>,
     no_change: Option<String>,
+    /// With waiting: answers that a person may choose from.
+    choices: Vec<String>,
     fence: Option<String>,
 }
 
@@ -394,13 +396,13 @@ impl Call for FinishCall {
         "End your hold. Done needs evidence (a commit) or no_change (a reason); waiting asks a person the message";
 
     fn command(self) -> Result<Command, Failure> {
-        let Self { id, outcome, message, evidence, no_change, fence } = self;
+        let Self { id, outcome, message, evidence, no_change, choices, fence } = self;
         if evidence.is_some() && no_change.is_some() {
             return Err(Failure::invalid("finish takes `evidence` or `no_change`, not both", ""));
         }
         let words = id.into_iter().chain(outcome.map(|outcome| outcome.as_str().to_owned())).collect();
         let (message, hold) = (message.unwrap_or_default(), hold(fence)?);
-        Ok(Command::Finish(Finish { words, message, evidence, no_change, hold, ..defaults()? }))
+        Ok(Command::Finish(Finish { words, message, evidence, no_change, choices, hold, ..defaults()? }))
     }
 }
 

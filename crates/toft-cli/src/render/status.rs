@@ -151,10 +151,14 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
     }
     for need in needs {
         page.line(match need {
-            NeedsYou::Question { task, issue, from, text, behind, .. } => {
+            NeedsYou::Question { task, issue, from, text, choices, behind, .. } => {
                 let (from, text, waits) = (clean(from), short(text, 100), waits(*behind));
                 let id = shown_id(task.as_str(), issue.as_deref());
-                format!("  {id}  {from} asks: {text}{waits}\n    toft answer {id} \"…\"")
+                let answer = match choices.is_empty() {
+                    true => "…".to_owned(),
+                    false => choices.iter().map(|choice| short(choice, 40)).collect::<Vec<_>>().join(" | "),
+                };
+                format!("  {id}  {from} asks: {text}{waits}\n    toft answer {id} \"{answer}\"")
             }
             NeedsYou::Failed { task, issue, name, text, behind } => {
                 let (name, text, waits) = (short(name, 50), short(text, 70), waits(*behind));

@@ -41,7 +41,7 @@ fn named(task: &Task, issue: Option<&str>, workflow_title: &str) -> String {
 fn answer(page: &mut Page, gate: &Gate) {
     if let Some(opened) = &gate.opened {
         let asked = match &gate.kind {
-            GateKind::Human { question } => question.as_str(),
+            GateKind::Human { question, .. } => question.as_str(),
             GateKind::Command { command } => command.as_str(),
             GateKind::Timer { .. } => return,
         };
@@ -343,7 +343,7 @@ impl View for Answered {
     fn text(&self, page: &mut Page) {
         let answer::Outcome { gate, task } = &self.0;
         let asked = match &gate.kind {
-            GateKind::Human { question } => short(question, 70),
+            GateKind::Human { question, .. } => short(question, 70),
             GateKind::Command { command } => short(command, 70),
             GateKind::Timer { .. } => gate.id.to_string(),
         };

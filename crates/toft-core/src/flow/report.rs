@@ -95,6 +95,8 @@ pub struct Word {
     /// The outcome; absent if it only reports usage or cost.
     pub outcome: Option<SaidOutcome>,
     pub message: String,
+    /// Answers to the message that a person may choose from.
+    pub choices: Vec<String>,
     /// The commit that is the evidence.
     pub evidence: Option<String>,
     /// The reason why no change was needed.

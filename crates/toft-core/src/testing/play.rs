@@ -228,6 +228,7 @@ impl Play {
                 id: Some(id),
                 fence,
                 how,
+                choices: Vec::new(),
                 message: "m".into(),
                 cost: Some(0.5),
                 report: None,

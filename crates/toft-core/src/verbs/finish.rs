@@ -24,6 +24,9 @@ use crate::{
 /// The highest cost of an attempt: sums of costs stay numbers.
 const MOST_COST: f64 = 1e9;
 
+/// Answers that an agent may propose.
+const MOST_CHOICES: usize = 9;
+
 /// End a lease on a task.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "FinishRequest")]
@@ -38,6 +41,9 @@ pub struct Request {
     /// How it ends.
     pub how: How,
     pub message: String,
+    /// Answers that a person may choose from, if a person has to answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
     /// The observations of its runner.
@@ -226,6 +232,9 @@ impl Request {
         if self.cost.is_some_and(|cost| !(0.0..=MOST_COST).contains(&cost)) {
             return Err(invalid("cost", "a cost is a number from 0 to a billion"));
         }
+        if self.choices.len() > MOST_CHOICES || self.choices.iter().any(|choice| choice.trim().is_empty()) {
+            return Err(invalid("choices", "a question has at most 9 choices, and none is empty"));
+        }
         let missing = match self.how {
             How::Handoff => "handoff needs a message for the next agent: add -m \"…\"",
             How::Waiting(WaitFor::Human) => "waiting needs a question: add -m \"…\"",
@@ -278,7 +287,7 @@ impl Request {
     fn gate(&self, work: &mut VerbContext<'_>, task: &mut Task, writes: &mut Vec<Write>) -> VerbResult<Option<Gate>> {
         let How::Waiting(wait) = &self.how else { return Ok(None) };
         let kind = match wait {
-            WaitFor::Human => GateKind::Human { question: self.message.clone() },
+            WaitFor::Human => GateKind::Human { question: self.message.clone(), choices: self.choices.clone() },
             WaitFor::Timer(span) => GateKind::Timer { until: work.now.wall.plus(*span) },
             WaitFor::Command(command) => GateKind::Command { command: command.clone() },
             WaitFor::Task(text) => {

@@ -97,6 +97,9 @@ pub enum NeedsYou {
         since: Option<Timestamp>,
         /// The question.
         text: String,
+        /// Answers that the agent proposes.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        choices: Vec<String>,
         /// Number of tasks that wait for it.
         behind: u32,
     },
@@ -260,9 +263,9 @@ impl Request {
             });
         }
         for gate in work.tx.unopened_gates(&self.scope, self.limit)? {
-            let text = match &gate.kind {
-                GateKind::Human { question } => question.clone(),
-                GateKind::Command { command } => format!("run `{command}`"),
+            let (text, choices) = match &gate.kind {
+                GateKind::Human { question, choices } => (question.clone(), choices.clone()),
+                GateKind::Command { command } => (format!("run `{command}`"), Vec::new()),
                 GateKind::Timer { .. } => continue,
             };
             let Some(task) = work.tx.task(&gate.task)?.filter(|task| task.state.status == TaskStatus::Waiting) else {
@@ -277,6 +280,7 @@ impl Request {
                 task: gate.task,
                 from: gate.asked_by,
                 text,
+                choices,
                 behind,
             });
         }

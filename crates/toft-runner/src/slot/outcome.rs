@@ -74,6 +74,10 @@ impl Slot {
             None => {}
         }
         let (mut how, mut message) = seen.judge();
+        let mut choices = seen.word.choices.clone();
+        if !matches!(how, How::Waiting(WaitFor::Human)) {
+            choices.clear();
+        }
         if matches!(how, How::Failed | How::Release | How::Handoff)
             && seen.refusal().is_none()
             && let Some(question) = self.over_limit(claimed, &report, cost, &message)?
@@ -86,6 +90,7 @@ impl Slot {
             fence: Some(fence.clone()),
             how,
             message: message.clone(),
+            choices,
             cost,
             report: Some(report.clone()),
             offer: None,

@@ -234,7 +234,7 @@ pub(super) fn gate(id: &str, task: &str) -> Gate {
     Gate {
         id: GateId::known(id),
         task: TaskId::known(task),
-        kind: GateKind::Human { question: "which?".into() },
+        kind: GateKind::Human { question: "which?".into(), choices: vec!["this".into()] },
         asked_by: "blue".into(),
         place: place(),
         created: at(13),

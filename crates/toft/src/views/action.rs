@@ -6,6 +6,10 @@ use std::{
 };
 
 use serde::Serialize;
+use toft_core::text::short;
+
+/// Characters of a proposed answer on a button.
+const CHOICE: usize = 40;
 
 /// Runs a command of toft, and returns what it printed. It ends early when the flag becomes true.
 pub type CommandRunner = Arc<dyn Fn(&[String], &AtomicBool) -> CommandResult + Send + Sync>;
@@ -22,7 +26,7 @@ pub struct CommandResult {
 pub struct RowAction {
     /// The key that does it.
     pub key: char,
-    pub label: &'static str,
+    pub label: String,
     /// The title of what it is about.
     pub title: String,
     /// The arguments of `toft`.
@@ -39,9 +43,17 @@ pub struct RowAction {
 }
 
 impl RowAction {
-    fn new(key: char, label: &'static str, command: &[&str]) -> Self {
+    fn new(key: char, label: &str, command: &[&str]) -> Self {
         let command = command.iter().map(|&word| word.to_owned()).collect();
-        Self { key, label, title: String::new(), command, asks: None, prefix: String::new(), preview: None }
+        Self {
+            key,
+            label: label.to_owned(),
+            title: String::new(),
+            command,
+            asks: None,
+            prefix: String::new(),
+            preview: None,
+        }
     }
 
     fn asking(self, what: &'static str) -> Self {
@@ -96,6 +108,20 @@ impl RowAction {
     /// Answers a question, which its gate names: the next one of the same task is another one.
     pub(crate) fn answer(id: &str) -> Self {
         Self::new('a', "answer", &["answer", id]).asking("Answer")
+    }
+
+    /// Answers a question: one of the answers that the agent proposes, or another one.
+    pub(crate) fn answers(id: &str, choices: &[String]) -> Vec<Self> {
+        let chosen = |(key, choice): (char, &String)| {
+            let mut action = Self::new(key, "", &["answer", id]);
+            action.label = short(choice, CHOICE);
+            action.command.extend(choice.starts_with('-').then(|| "--".to_owned()));
+            action.command.push(choice.clone());
+            action
+        };
+        let mut all: Vec<Self> = ('A'..='I').zip(choices).map(chosen).collect();
+        all.push(Self::answer(id));
+        all
     }
 
     pub(crate) fn tell(id: &str) -> Self {
@@ -189,7 +215,7 @@ impl RowAction {
     /// Makes the action do only what its preview shows; returns whether it can. An undo takes back the operation that the preview
     /// names, and nothing that came after it.
     pub fn limit_to(&mut self, preview: &str) -> bool {
-        if self.label != "undo" {
+        if self.key != 'u' {
             return true;
         }
         let op = preview.lines().find_map(|line| line.strip_prefix("  only this: toft undo --last "));

@@ -184,7 +184,8 @@ impl AgentsView {
             });
         }
         for need in needs_you {
-            let status::NeedsYou::Question { gate, task, issue, name: title, from, since, text, .. } = need else {
+            let status::NeedsYou::Question { gate, task, issue, name: title, from, since, text, choices, .. } = need
+            else {
                 continue;
             };
             let id = issue.unwrap_or_else(|| task.to_string());
@@ -202,7 +203,10 @@ impl AgentsView {
                 waits: true,
                 note: Some(text),
                 cost: None,
-                actions: vec![RowAction::answer(&gate).about(&title, dir.as_ref())],
+                actions: RowAction::answers(&gate, &choices)
+                    .into_iter()
+                    .map(|action| action.about(&title, dir.as_ref()))
+                    .collect(),
                 title,
                 name: from,
                 id,

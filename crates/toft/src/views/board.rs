@@ -61,8 +61,8 @@ pub struct Card {
 struct Known {
     /// By issue: the agent, and what it said last.
     held: BTreeMap<String, (String, Option<String>)>,
-    /// By issue: the gate that waits for a person.
-    asks: BTreeMap<String, String>,
+    /// By issue: the gate that waits for a person, and the answers that the agent proposes.
+    asks: BTreeMap<String, (String, Vec<String>)>,
     landings: BTreeMap<String, ListedLanding>,
     started: BTreeSet<String>,
     unblocks: BTreeMap<String, usize>,
@@ -148,8 +148,8 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
         known.held.insert(issue.unwrap_or(workflow), (row.agent.clone(), row.note.clone()));
     }
     for need in &outcome.needs_you {
-        if let status::NeedsYou::Question { issue: Some(issue), gate, .. } = need {
-            known.asks.insert(issue.clone(), gate.clone());
+        if let status::NeedsYou::Question { issue: Some(issue), gate, choices, .. } = need {
+            known.asks.insert(issue.clone(), (gate.clone(), choices.clone()));
         }
     }
     for entry in toft.work().landings(&[], 0)? {
@@ -233,8 +233,8 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
         }
         (None, None) => why,
     };
-    if let Some(gate) = asks {
-        actions.insert(0, RowAction::answer(gate));
+    if let Some((gate, choices)) = asks {
+        actions.splice(0..0, RowAction::answers(gate, choices));
     }
     let card = Card {
         repository: None,

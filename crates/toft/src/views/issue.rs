@@ -276,7 +276,7 @@ impl IssueView {
         for gate in shown.gates.iter().filter(|gate| gate.opened.is_none()) {
             if let Some(question) = question(&gate.kind) {
                 self.questions.push(question);
-                self.actions.push(RowAction::answer(gate.id.as_str()));
+                self.actions.extend(RowAction::answers(gate.id.as_str(), choices(&gate.kind)));
             }
         }
         if let Some(holder) = shown.holder {
@@ -366,10 +366,18 @@ pub(super) fn readable(text: &str) -> String {
     readable
 }
 
+/// Answers that an agent proposes.
+fn choices(kind: &GateKind) -> &[String] {
+    match kind {
+        GateKind::Human { choices, .. } => choices,
+        GateKind::Command { .. } | GateKind::Timer { .. } => &[],
+    }
+}
+
 /// What a gate asks of a person.
 fn question(kind: &GateKind) -> Option<String> {
     match kind {
-        GateKind::Human { question } => Some(question.clone()),
+        GateKind::Human { question, .. } => Some(question.clone()),
         GateKind::Command { command } => Some(format!("run `{command}`")),
         GateKind::Timer { .. } => None,
     }

@@ -221,7 +221,7 @@ impl Need {
 fn need(entry: &NeedsYou) -> Option<Need> {
     let named = |task: &str, issue: &Option<String>| issue.clone().unwrap_or_else(|| task.to_owned());
     Some(match entry {
-        NeedsYou::Question { gate, task, issue, name, from, since, text, behind } => {
+        NeedsYou::Question { gate, task, issue, name, from, since, text, choices, behind } => {
             let id = named(task.as_str(), issue);
             Need {
                 title: name.clone(),
@@ -229,7 +229,7 @@ fn need(entry: &NeedsYou) -> Option<Need> {
                 text: text.clone(),
                 behind: *behind,
                 since: *since,
-                actions: vec![RowAction::answer(gate)],
+                actions: RowAction::answers(gate, choices),
                 ..Need::new(NeedKind::Question, id)
             }
         }

@@ -179,7 +179,7 @@ pub(super) fn send_back(
         writes.push(Write::Gate(Gate {
             id: GateId::generate(work.ids),
             task: task.id.clone(),
-            kind: GateKind::Human { question: question.clone() },
+            kind: GateKind::Human { question: question.clone(), choices: Vec::new() },
             asked_by: "toft".into(),
             place: work.place.clone(),
             created: work.now.wall,
