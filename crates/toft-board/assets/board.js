@@ -5,6 +5,7 @@ const main = document.querySelector("#main");
 const trouble = document.querySelector("#trouble");
 const said = document.querySelector("#said");
 const search = document.querySelector("#filter");
+const nothing = document.querySelector("#nothing");
 
 let place = {};
 let known = { epoch: "", version: 0 };
@@ -169,6 +170,8 @@ function filter() {
   for (const node of main.querySelectorAll("board-graph svg a")) {
     node.classList.toggle("dim", text !== "" && !node.textContent.toLowerCase().includes(text));
   }
+  const rows = main.querySelectorAll("li[data-key]").length;
+  tell(nothing, text !== "" && rows > 0 && !main.querySelector("li[data-key]:not([hidden])") ? `Nothing here has "${search.value.trim()}". Esc shows everything.` : "");
 }
 search.addEventListener("input", filter);
 
@@ -181,7 +184,7 @@ async function send(body) {
   const answer = await fetch("/action", {
     method: "POST",
     headers: { "content-type": "application/json" },
-    body: JSON.stringify({ place, ...body }),
+    body: JSON.stringify({ place: body.place ?? place, ...body }),
   });
   if (!answer.ok) throw new Error(await answer.text());
   return answer.json();
@@ -216,15 +219,18 @@ async function begin(request, { label, about, asks, preview, comments = [], opti
       part("do").focus();
     }, (error) => { part("preview").textContent = error.message; });
   }
+  said.textContent = "";
   dialog.returnValue = "";
   dialog.showModal();
-  if (asks) part("said").focus();
+  (asks ? part("said") : part("do")).focus();
   await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
   if (dialog.returnValue !== "do") return false;
   return finish(request, part("said").value);
 }
 
 async function finish(request, text) {
+  // A title is one line.
+  if (request.action === "n") text = text.replace(/\s+/g, " ");
   say(`${request.line}`, "running");
   try {
     const answer = await send({ ...request, said: text });
@@ -258,16 +264,25 @@ function press(button) {
   const row = button.closest("li[data-key]");
   const request = { action, line };
   if (row) request.item = row.dataset.key;
-  const drafts = place.screen === "issue" && row?.closest("#list-issue") ? Drafts.of(place) : [];
-  const reviewed = drafts.length > 0 && document.querySelector("board-text[data-comments='with_review']");
-  if (reviewed && (action === "r" || action === "a")) {
-    request.comments = drafts;
-    const label = action === "r" ? "return" : "approve";
-    begin(request, { label, about, asks: action === "r" ? asks : undefined, comments: drafts, optional: true })
-      .then((done) => { if (done) Drafts.clear(place); });
+  const label = button.dataset.label ?? button.textContent;
+  const review = line.includes("review ") && (action === "r" || action === "a");
+  const issue = review ? issueOf(row) : undefined;
+  const drafts = issue ? Drafts.of(issue) : [];
+  if (drafts.length > 0) {
+    // Comments on lines go with the review, wherever that begins.
+    Object.assign(request, { place: { screen: "issue", ...issue }, item: issue.id, comments: drafts });
+    begin(request, { label, about, asks, comments: drafts, optional: true })
+      .then((done) => { if (done) Drafts.clear(issue); });
     return;
   }
-  begin(request, { label: button.textContent, about, asks, preview: preview !== undefined });
+  begin(request, { label, about, asks, preview: preview !== undefined });
+}
+
+// The issue that a row is about.
+function issueOf(row) {
+  if (place.screen === "issue") return place;
+  const link = row?.querySelector("a.id");
+  return link ? placeOf(new URL(link.getAttribute("href"), location.origin)) : undefined;
 }
 
 /* Comments on lines that were not sent yet stay in this browser. */
@@ -356,6 +371,7 @@ class BoardText extends HTMLElement {
     // What is far away is asked for again when it is seen.
     if (this.cache.size > 5000) for (const n of [...this.cache.keys()].slice(0, 2500)) this.cache.delete(n);
     this.space.style.setProperty("height", `${total * this.line}px`);
+    this.box.style.setProperty("height", `min(70dvh, ${Math.max(1, total) * this.line + 2}px)`);
     this.box.classList.toggle("nothing", total === 0);
     if (this.follow) this.box.scrollTop = this.box.scrollHeight;
   }
@@ -526,7 +542,9 @@ addEventListener("popstate", () => go(new URL(location), false));
 
 addEventListener("keydown", (event) => {
   if (event.target.closest("input, textarea, dialog")) {
-    if (event.key === "Escape" && event.target === search) { search.value = ""; filter(); main.focus(); }
+    if (event.target !== search) return;
+    if (event.key === "Escape") { search.value = ""; filter(); main.focus(); }
+    if (event.key === "Enter") (main.querySelector("li[data-key]:not([hidden])") ?? main).focus();
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -547,8 +565,8 @@ function keyPressed(key) {
   if (/^[1-7]$/.test(key)) document.querySelectorAll("nav a")[key - 1].click();
   else if (key === "j" || key === "ArrowDown") focus(at + 1);
   else if (key === "k" || key === "ArrowUp") focus(at < 0 ? 0 : at - 1);
-  else if (key === "h" || key === "ArrowLeft") sideways(row, -1);
-  else if (key === "l" && place.screen === "board" || key === "ArrowRight") sideways(row, 1);
+  else if (key === "ArrowLeft") sideways(row, -1);
+  else if (key === "ArrowRight") sideways(row, 1);
   else if (key === "/") search.focus();
   else if (key === "?") document.querySelector("#keys").showModal();
   else if (key === "Escape" && place.screen === "issue") history.back();

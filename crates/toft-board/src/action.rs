@@ -64,7 +64,10 @@ fn find(state: &BoardState, request: &ActionRequest) -> Result<RowAction, String
     let changed = || "it has changed meanwhile; look again".to_owned();
     let ActionRequest { action: key, line, comments, .. } = request;
     let Some(wanted) = &request.item else {
-        let mut found = page_actions().into_iter().find(|action| action.key == *key).ok_or_else(changed)?;
+        let mut found = page_actions(state.views.sources().len())
+            .into_iter()
+            .find(|action| action.key == *key)
+            .ok_or_else(changed)?;
         // A preview has named what the command is limited to.
         let same = found.line() == *line || found.limit_to(&format!("  only this: {line}")) && found.line() == *line;
         return same.then_some(found).ok_or_else(changed);
@@ -81,6 +84,7 @@ fn find(state: &BoardState, request: &ActionRequest) -> Result<RowAction, String
 }
 
 /// What can be done on every page.
-pub(crate) fn page_actions() -> Vec<RowAction> {
-    vec![RowAction::add(), RowAction::undo()]
+pub(crate) fn page_actions(repositories: usize) -> Vec<RowAction> {
+    // Of several repositories, none is meant.
+    if repositories > 1 { Vec::new() } else { vec![RowAction::add(), RowAction::undo()] }
 }

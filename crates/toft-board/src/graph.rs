@@ -1,5 +1,6 @@
 //! The plan as a drawing, with the layout of `toft graph --svg`.
 
+use crate::items::address;
 use maud::{Markup, html};
 use toft::{
     text::{clean, short},
@@ -14,6 +15,7 @@ pub(crate) fn drawing(view: &GraphView) -> Markup {
     let GraphDrawing { nodes, edges, width, height } = view.drawing();
     let (node_width, node_height) = NODE_SIZE;
     html! {
+        p.legend { "○ ready · ◐ in progress · thick: the longest chain of open issues · dashed: part of" }
         board-graph {
             svg xmlns="http://www.w3.org/2000/svg" role="group" aria-label="Issues, and what each needs" width=(whole(width)) height=(whole(height))
                 viewBox={"0 0 " (whole(width)) " " (whole(height))} {
@@ -27,7 +29,7 @@ pub(crate) fn drawing(view: &GraphView) -> Markup {
                     path class={"edge " (class) @if edge.critical { " critical" }} d=(edge.path()) marker-end=[(edge.kind == EdgeKind::Needs).then_some("url(#tip)")] {}
                 }
                 @for (row, (x, y)) in view.rows.iter().zip(&nodes) {
-                    a href={"/issue?id=" (row.id) @if let Some(name) = row.repository.as_ref().filter(|name| !name.is_empty()) { "&repository=" (name) }} {
+                    a href=(address(row.repository.as_ref(), &row.id)) {
                         title { (clean(&row.title)) }
                         rect class={"node " (row.mark.as_str().replace(' ', "-")) @if row.critical { " critical" }} x=(whole(*x)) y=(whole(*y)) width=(node_width) height=(node_height) rx="6" {}
                         text.node-id x=(whole(x + 10.0)) y=(whole(y + 16.0)) { (row.mark.sign()) " " (clean(&row.shown)) " · P" (row.priority) " · " (row.mark.as_str()) }

@@ -29,6 +29,16 @@ pub(crate) fn issue_lists(source: &RepositorySource<'_>, id: &str) -> Result<Vec
             std::iter::once(item("attempts".into(), &[], &attempts(&view.attempts))),
         ));
     }
+    if !view.conversation.is_empty() {
+        let said = view.conversation.iter().enumerate().map(|(n, said)| {
+            let body = html! {
+                div.row { b { (clean(&said.by)) } span.faint { (said.what) } (time(said.at)) }
+                p.says { (lines(&said.text)) }
+            };
+            item(n.to_string(), &[], &body)
+        });
+        lists.push(list("conversation", "What was said", "", said));
+    }
     lists.push(single("changes", &text("diff", "Changes")));
     if !view.attempts.is_empty() {
         lists.push(single("log", &text("log", "Log")));
@@ -94,7 +104,7 @@ fn attempts(attempts: &[AttemptRow]) -> Markup {
                         strong { (clean(&attempt.agent)) }
                         @match attempt.ended {
                             Some(ended) => { span { "worked " (span(ended.since(attempt.started))) } }
-                            None => { span.busy { "works since " (time(attempt.started)) } }
+                            None => { span.busy { "is at work" } }
                         }
                         @if let Some(cost) = attempt.cost { span.cost { (format!("{cost:.2}")) } }
                         span.spacer {}

@@ -51,8 +51,13 @@ pub(crate) fn lists(views: &Views, place: &BoardPlace) -> Result<Vec<ItemList>, 
         }
         BoardPlace::Screen(screen) => lists(&ScreenView::of(&sources, *screen)?),
         BoardPlace::Past { at } => {
-            let mut all = board_lists(&BoardView::at(&sources, at)?);
-            all.insert(0, past_list(at));
+            let past = match BoardView::at(&sources, at) {
+                Ok(view) => Ok(board_lists(&view)),
+                Err(error @ Error::Refused(_)) => Err(error.to_string()),
+                Err(error) => return Err(error),
+            };
+            let mut all = vec![past_list(at, past.as_ref().err())];
+            all.extend(past.unwrap_or_default());
             all
         }
         BoardPlace::Earlier { before } => vec![history_list(&HistoryView::before(&sources, *before, EVENTS)?, several)],
@@ -136,9 +141,17 @@ fn board_lists(view: &BoardView) -> Vec<ItemList> {
     view.columns.iter().map(column).collect()
 }
 
-fn past_list(at: &str) -> ItemList {
+fn past_list(at: &str, missing: Option<&String>) -> ItemList {
+    let known = serde_json::from_value::<Timestamp>(at.into());
+    let when = known.map_or_else(|_| html! { (clean(at)) }, time);
     let body = html! {
-        p { "The plan as it was at " b { (clean(at)) } ". " a href="/?screen=board" { "Back to now" } }
+        @match missing {
+            None => { p { "The plan as it was " b { (when) } ". " a href="/?screen=board" { "Back to now" } } }
+            Some(why) => {
+                p.bad { "The plan of that time is not known: " (clean(why)) }
+                p { "The ledger must have been committed by then; toft sync commits it. " a href="/?screen=board" { "Back to now" } }
+            }
+        }
     };
     list("past", "", "", std::iter::once(item("past".into(), &[], &body)))
 }
@@ -172,14 +185,24 @@ fn button(action: &RowAction) -> Markup {
     }
 }
 
-/// A link to an issue or a task.
+/// A link to an issue or a task, by its id.
 pub(crate) fn link(repository: Option<&String>, id: &str, shown: &str) -> Markup {
-    let repository = repository.filter(|name| !name.is_empty());
+    html! { @if !id.is_empty() { a.id href=(address(repository, id)) { (clean(shown)) } } }
+}
+
+/// A title that leads to its issue; the id beside it is the link of the keyboard.
+fn title(repository: Option<&String>, id: &str, title: &str) -> Markup {
     html! {
-        @if id.is_empty() { "" } @else {
-            a.id href={"/issue?id=" (encoded(id)) @if let Some(name) = repository { "&repository=" (encoded(name)) }} { (clean(shown)) }
-        }
+        @if id.is_empty() { span.title { (clean(title)) } }
+        @else { a.title tabindex="-1" href=(address(repository, id)) { (clean(title)) } }
     }
+}
+
+/// The address of an issue's page.
+pub(crate) fn address(repository: Option<&String>, id: &str) -> String {
+    let repository = repository.filter(|name| !name.is_empty());
+    let repository = repository.map(|name| format!("&repository={}", encoded(name))).unwrap_or_default();
+    format!("/issue?id={}{repository}", encoded(id))
 }
 
 /// A part of an address.
@@ -211,10 +234,10 @@ fn need_item(need: &Need) -> ListItem {
     let body = html! {
         div.row {
             span class={"badge " (need.kind.as_str().replace(' ', "-"))} { (need.kind.as_str()) }
-            strong.title { (clean(&need.title)) }
+            strong { (title(need.repository.as_ref(), &need.id, &need.title)) }
             (link(need.repository.as_ref(), &need.id, &need.shown))
             (repository_name(need.repository.as_ref()))
-            @if need.behind > 0 { span.waits { (need.behind) @if need.behind == 1 { " task waits" } @else { " tasks wait" } } }
+            @if need.behind > 0 { span.waits { (need.behind) @if need.behind == 1 { " waits for it" } @else { " wait for it" } } }
             @if let Some(since) = need.since { (time(since)) }
         }
         @if !need.text.is_empty() {
@@ -244,9 +267,9 @@ fn agent_item(row: &AgentRow) -> ListItem {
     let body = html! {
         div.row {
             span class={"dot " (class)} {} strong { (clean(&row.name)) }
-            span class={"state " (class)} { (state) }
+            span class={"state " (class)} { (state) @if row.paused && !row.id.is_empty() { ", then paused" } }
             (link(row.repository.as_ref(), &row.id, &row.shown))
-            span.title { (clean(&row.title)) }
+            (title(row.repository.as_ref(), &row.id, &row.title))
             (repository_name(row.repository.as_ref()))
             span.spacer {}
             @if let Some(cost) = row.cost { span.cost { (money(cost)) } }
@@ -286,7 +309,7 @@ fn card_item(card: &Card) -> ListItem {
             @if card.needs_you { span.badge.question { "needs you" } }
             (repository_name(card.repository.as_ref()))
         }
-        p.title { (clean(&card.title)) }
+        p { (title(card.repository.as_ref(), &card.id, &card.title)) }
         @if card.agent.is_some() || card.unblocks > 0 || !card.labels.is_empty() {
             div.row {
                 @if let Some(agent) = &card.agent { span.agent { (clean(agent)) } }
@@ -302,6 +325,7 @@ fn card_item(card: &Card) -> ListItem {
 fn queue_item(row: &QueueRow) -> ListItem {
     let class = match row.state {
         LandingState::Queued if row.conflicts.is_empty() => "busy",
+        LandingState::Landed if row.actions.is_empty() => "faint",
         LandingState::Landed => "good",
         LandingState::Withdrawn => "faint",
         LandingState::Queued | LandingState::Bounced => "bad",
@@ -309,7 +333,7 @@ fn queue_item(row: &QueueRow) -> ListItem {
     let body = html! {
         div.row {
             span class={"badge " (class)} { (clean(&row.waits)) }
-            strong.title { (clean(&row.title)) }
+            strong { (title(row.repository.as_ref(), &row.id, &row.title)) }
             (link(row.repository.as_ref(), &row.id, &row.shown))
             (repository_name(row.repository.as_ref()))
             span.spacer {}

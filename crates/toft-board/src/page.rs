@@ -38,21 +38,22 @@ pub(crate) async fn index(
                     }
                     div.tools {
                         label { span.hidden { "Filter" } input #filter type="search" placeholder="Filter  /" autocomplete="off"; }
-                        @for action in page_actions() {
+                        @for action in page_actions(state.views.sources().len()) {
                             button type="button" data-action=(action.key) data-line=(action.line()) data-asks=[action.asks]
-                                data-preview=[action.preview.as_ref().map(|_| "")] title={(action.line()) "  (key " (action.key) ")"} { (action.label.as_str()) }
+                                data-preview=[action.preview.as_ref().map(|_| "")] title={(action.line()) "  (key " (action.key) ")"} data-label=(if action.key == 'n' { "new issue" } else { action.label.as_str() }) { (action.label.as_str()) }
                         }
                         button type="button" #help title="Keys  (key ?)" { "?" }
                     }
                 }
                 p #trouble role="status" hidden {}
+                p #nothing role="status" hidden {}
                 main #main tabindex="0" { p.empty { "Loading…" } noscript { p { "The board needs JavaScript; toft top and toft status show the same." } } }
                 dialog #ask aria-labelledby="ask-title" {
                     form method="dialog" {
                         h2 #ask-title {}
                         pre #ask-preview tabindex="0" hidden {}
                         ul #ask-comments hidden {}
-                        label #ask-label { span {} textarea #ask-said rows="3" {} }
+                        label #ask-label { span {} textarea #ask-said rows="3" {} small { "Enter sends it, Shift+Enter begins a line" } }
                         p.command { code #ask-line {} }
                         menu { button value="cancel" formnovalidate { "Cancel" } button #ask-do .primary value="do" {} }
                     }
@@ -77,9 +78,13 @@ pub(crate) async fn index(
 const KEYS: &[(&[&str], &str)] = &[
     (&["1", "…", "7"], "a screen"),
     (&["j", "k"], "the next, the previous item"),
-    (&["h", "l"], "the column to the left, to the right"),
+    (&["←", "→"], "the column to the left, to the right"),
     (&["Enter"], "open the issue"),
-    (&["a", "t", "s", "r", "l", "…"], "the action of a button, by the key that its title names"),
+    (&["a"], "answer, approve or accept"),
+    (&["A", "…"], "an answer that the agent proposes"),
+    (&["r"], "return, reject or retry"),
+    (&["t", "s", "p"], "tell the agent something, stop it, pause or resume it"),
+    (&["l", "v"], "land after a preview, revert"),
     (&["d", "g"], "the changes, the log of an issue"),
     (&["c"], "comment on the line of a diff, or on the issue"),
     (&["n"], "a new issue"),

@@ -170,6 +170,13 @@ fn text(issue: &OpenIssue, now: Timestamp) -> Vec<StyledText> {
         }
         lines.extend(text.lines().map(|line| (Tone::Plain, line.to_owned())));
     }
+    if !view.conversation.is_empty() {
+        lines.extend([(Tone::Plain, String::new()), (Tone::Head, "What was said".to_owned())]);
+    }
+    for said in &view.conversation {
+        lines.push((Tone::Faint, format!("{} {}, {} ago", said.by, said.what, age(Some(said.at), now))));
+        lines.extend(said.text.lines().map(|line| (Tone::Plain, format!("  {line}"))));
+    }
     for (heading, issues) in [("Needs first", &view.needs), ("Unblocks", &view.unblocks)] {
         if !issues.is_empty() {
             lines.extend([(Tone::Plain, String::new()), (Tone::Head, heading.to_owned())]);

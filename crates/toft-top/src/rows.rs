@@ -203,8 +203,8 @@ fn need_row(need: &Need, now: Timestamp) -> TopRow {
     detail.extend(need.from.iter().map(|from| (Tone::Faint, format!("{from} says"))));
     detail.extend(lines(Tone::Plain, &need.text));
     if need.behind > 0 {
-        let waits = if need.behind == 1 { "1 task waits".to_owned() } else { format!("{} tasks wait", need.behind) };
-        detail.push((Tone::Busy, format!("{waits} for it")));
+        let wait = if need.behind == 1 { "waits" } else { "wait" };
+        detail.push((Tone::Busy, format!("{} {wait} for it", need.behind)));
     }
     TopRow {
         cells: vec![
@@ -237,6 +237,7 @@ fn agent_row(row: &AgentRow, now: Timestamp) -> TopRow {
     let (tone, task) = match (row.lost, row.id.is_empty()) {
         (true, _) => (Tone::Bad, format!("lease lost: {}", row.title)),
         _ if row.waits => (Tone::Bad, format!("waits for you: {}", row.title)),
+        (_, false) if row.paused => (Tone::Faint, format!("then paused: {}", row.title)),
         (_, true) => (Tone::Faint, idle.to_owned()),
         _ => (Tone::Plain, row.title.clone()),
     };

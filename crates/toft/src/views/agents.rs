@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Serialize;
 use toft_core::{
-    agent::{Presence, Role},
+    agent::{AgentState, Presence, Role},
     flow::WorkflowStatus,
     time::Timestamp,
     verbs::{agent, status},
@@ -67,6 +67,8 @@ pub struct AgentRow {
     pub silent_s: u64,
     /// Its lease is lost; the next claim ends it.
     pub lost: bool,
+    /// It claims nothing after what it holds.
+    pub paused: bool,
     /// It asked a person, and holds nothing until that is answered.
     pub waits: bool,
     /// What it saved last, or what it asks.
@@ -114,6 +116,7 @@ impl AgentsView {
                         since: None,
                         silent_s: listed.silent_s,
                         lost: false,
+                        paused: presence == Presence::Paused,
                         waits: false,
                         note: None,
                         cost: None,
@@ -145,7 +148,9 @@ impl AgentsView {
         let (store, dir) = (toft.located().store.to_string(), source.dir());
         for ((row, id), shown) in working.into_iter().zip(ids).zip(shown) {
             let listed = agents.get(&(store.clone(), row.agent.clone())).map(|(listed, _)| listed);
-            let actions = [RowAction::tell(&id), RowAction::stop(&id), RowAction::pause(&row.agent)];
+            let paused = listed.is_some_and(|listed| listed.agent.state == AgentState::Draining);
+            let pause = if paused { RowAction::resume(&row.agent) } else { RowAction::pause(&row.agent) };
+            let actions = [RowAction::tell(&id), RowAction::stop(&id), pause];
             self.rows.push(AgentRow {
                 presence: listed.map_or(Presence::Working, |listed| listed.presence),
                 machine: listed.map(|listed| listed.agent.host.clone()).unwrap_or_default(),
@@ -155,6 +160,7 @@ impl AgentsView {
                 since: row.since,
                 silent_s: row.silent_s,
                 lost: row.lost,
+                paused,
                 waits: false,
                 note: row.note,
                 cost: row.cost,
@@ -200,6 +206,7 @@ impl AgentsView {
                 since,
                 silent_s: listed.map(|listed| listed.silent_s).unwrap_or_default(),
                 lost: false,
+                paused: listed.is_some_and(|listed| listed.agent.state == AgentState::Draining),
                 waits: true,
                 note: Some(text),
                 cost: None,

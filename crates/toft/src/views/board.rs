@@ -159,11 +159,7 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
     if let Some(plan) = &plan {
         known.started = plan.started()?;
         let (now, open) = (plan.now()?, plan.list(&IssueFilter::default())?);
-        for found in &open {
-            for on in found.issue.blockers() {
-                *known.unblocks.entry(on.to_owned()).or_default() += 1;
-            }
-        }
+        known.unblocks = unblocks(&open);
         let closed = IssueFilter { status: Some("closed".into()), limit: CLOSED, ..IssueFilter::default() };
         for found in open.into_iter().chain(plan.list(&closed)?) {
             let id = &found.issue.id;
@@ -206,6 +202,24 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
             .collect();
     }
     Ok(cards)
+}
+
+/// By issue, how many open issues cannot start before it is closed, directly or not.
+pub(super) fn unblocks(open: &[FoundIssue]) -> BTreeMap<String, usize> {
+    let mut direct: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for found in open {
+        for on in found.issue.blockers() {
+            direct.entry(on).or_default().push(&found.issue.id);
+        }
+    }
+    let count = |id: &str| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![id]);
+        while let Some(id) = next.pop() {
+            next.extend(direct.get(id).into_iter().flatten().filter(|needs| seen.insert(**needs)));
+        }
+        seen.len()
+    };
+    direct.keys().map(|id| ((*id).to_owned(), count(id))).collect()
 }
 
 fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> (IssueStage, Card) {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use toft_core::{
+    flow::AttemptResult,
     gate::GateKind,
     issue::{
         Issue,
@@ -54,6 +55,8 @@ pub struct IssueView {
     pub attempts: Vec<AttemptRow>,
     /// What agents saved, newest first.
     pub notes: Vec<(Timestamp, String)>,
+    /// What people and agents said to each other about it, oldest first.
+    pub conversation: Vec<SaidRow>,
     /// What its finished work waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub landing: Option<String>,
@@ -92,6 +95,16 @@ pub struct NamedIssue {
     pub shown: String,
     pub title: String,
     pub status: String,
+}
+
+/// Something that was said about an issue.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct SaidRow {
+    pub at: Timestamp,
+    pub by: String,
+    /// What it was: asked, answered, finished, sent back.
+    pub what: &'static str,
+    pub text: String,
 }
 
 /// One attempt.
@@ -178,6 +191,7 @@ impl IssueView {
         if let Some(entry) = &landing {
             view.add_landing(entry);
         }
+        view.conversation.sort();
         // What is on its way needs no reason.
         if !matches!(view.stage, IssueStage::Planned | IssueStage::Working) || facts.held {
             view.why.clear();
@@ -218,6 +232,7 @@ impl IssueView {
             questions: Vec::new(),
             attempts: Vec::new(),
             notes: Vec::new(),
+            conversation: Vec::new(),
             landing: None,
             returnable: false,
             history: Vec::new(),
@@ -285,6 +300,23 @@ impl IssueView {
         } else if let Some(why) = shown.why {
             self.why.extend(why.iter().map(ToString::to_string));
         }
+        for gate in &shown.gates {
+            if let Some(text) = question(&gate.kind) {
+                let by = gate.asked_by.clone();
+                self.conversation.push(SaidRow { at: gate.created, by, what: "asked", text });
+            }
+            if let Some(opened) = gate.opened.as_ref().filter(|opened| !opened.answer.is_empty()) {
+                let (by, text) = (opened.by.clone(), opened.answer.clone());
+                self.conversation.push(SaidRow { at: opened.at, by, what: "answered", text });
+            }
+        }
+        for view in &shown.attempts {
+            let done = view.attempt.result == Some(AttemptResult::Done);
+            if let (Some(at), Some(text)) = (view.attempt.ended.filter(|_| done), &view.attempt.reason) {
+                let (by, text) = (view.agent_name.clone(), text.clone());
+                self.conversation.push(SaidRow { at, by, what: "finished", text });
+            }
+        }
         self.notes = shown.checkpoints.into_iter().map(|saved| (saved.created, saved.summary)).collect();
         self.attempts = shown
             .attempts
@@ -328,8 +360,9 @@ impl IssueView {
         self.agent.get_or_insert_with(|| entry.landing.author.clone());
         self.returnable = entry.landing.state == LandingState::Queued;
         self.actions.extend(queue::actions(entry, &self.id));
-        if let Some(bounce) = entry.landing.bounce() {
-            self.text.push(("Sent back".to_owned(), bounce.message.clone()));
+        for bounce in &entry.landing.bounces {
+            let (by, text) = (bounce.reason.as_str().to_owned(), bounce.message.clone());
+            self.conversation.push(SaidRow { at: bounce.at, by, what: "sent it back", text });
         }
     }
 

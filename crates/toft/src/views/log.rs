@@ -149,8 +149,27 @@ impl FollowedLog {
 
 impl LogLine {
     fn new(at: Option<Timestamp>, sign: &str, text: &str) -> Self {
-        Self { at, sign: sign.to_owned(), text: readable(text), answer: false }
+        Self { at, sign: sign.to_owned(), text: readable(&without_colours(text)), answer: false }
     }
+}
+
+/// A text without the signs that colour it in a terminal. Other control characters are left for who shows it.
+fn without_colours(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        plain.push_str(before);
+        let end = after.find(|sign: char| !(sign.is_ascii_digit() || sign == ';')).unwrap_or(after.len());
+        match after[end..].starts_with('m') {
+            true => rest = &after[end + 1..],
+            false => {
+                plain.push_str("\u{1b}[");
+                rest = after;
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
 }
 
 /// The time, the source and the text of a line of a log.

@@ -33,7 +33,7 @@ pub use self::{
     diff::{DiffKind, DiffLine, DiffView},
     graph::{GraphMark, GraphRow, GraphView, graph_rows},
     history::{HistoryRow, HistoryView, particulars},
-    issue::{AttemptRow, IssueView, LineComments, NamedIssue},
+    issue::{AttemptRow, IssueView, LineComments, NamedIssue, SaidRow},
     layout::{DrawnEdge, EdgeKind, GraphDrawing, NODE_SIZE, edge_path, graph_layout},
     log::{FollowedLog, LogLine, LogReader},
     machines::{MachineRow, MachinesView},

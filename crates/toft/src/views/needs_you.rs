@@ -9,11 +9,11 @@ use toft_core::{
     verbs::{facts, status::NeedsYou},
 };
 use toft_land::TakeUp;
-use toft_plan::FoundIssue;
+use toft_plan::{FoundIssue, IssueFilter};
 use toft_session::Error;
 use toft_work::workspaces::Collision;
 
-use super::{RepositorySource, RepositoryStatus, RowAction, StatusView, landing_name};
+use super::{RepositorySource, RepositoryStatus, RowAction, StatusView, board::unblocks, landing_name};
 
 /// Rows of each kind.
 const MOST: usize = 200;
@@ -50,7 +50,7 @@ pub struct Need {
     pub from: Option<String>,
     /// The question, or what is wrong.
     pub text: String,
-    /// How many tasks wait for it.
+    /// How many tasks or issues wait for it.
     pub behind: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
@@ -173,6 +173,13 @@ impl NeedsYouView {
                 text: format!("what landed waits: run {command} in {dir}"),
                 ..Need::new(NeedKind::TakeUp, String::new())
             });
+        }
+        if let Some(plan) = source.toft.plan()?.filter(|_| source.ledgers && !rows.is_empty()) {
+            let unblocks = unblocks(&plan.list(&IssueFilter::default())?);
+            for need in &mut rows {
+                let issues = unblocks.get(&need.id).copied().unwrap_or_default();
+                need.behind = need.behind.max(u32::try_from(issues).unwrap_or(u32::MAX));
+            }
         }
         let ids: Vec<&str> = rows.iter().map(|need| need.id.as_str()).collect();
         let (shown, dir) = (source.shorten(&ids), source.dir());

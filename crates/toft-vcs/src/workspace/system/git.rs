@@ -128,7 +128,8 @@ impl WorkspaceSystem for GitWorkspaces {
         let run =
             git.run(["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"])?;
         let run = run.args(words.then_some("--word-diff=plain"));
-        Ok(run.args([base.as_str(), "--"]).ok()?)
+        let index = with_new_files(&git, Path::new(&workspace.path))?;
+        Ok(run.args([base.as_str(), "--"]).env("GIT_INDEX_FILE", index.path()).ok()?)
     }
 
     fn survey_missing(&self, backend: &WorkspaceBackend, workspace: &Workspace) -> Answer<Option<Survey>> {
@@ -256,4 +257,21 @@ impl WorkspaceSystem for GitWorkspaces {
             (WorkspaceKind::Worktree, Err(_)) | (WorkspaceKind::Clone | WorkspaceKind::InPlace, _) => Vec::new(),
         }
     }
+}
+
+/// The index of a checkout with its new files, in a file of our own: that of the checkout stays as it is.
+fn with_new_files(git: &crate::git_run::Git, dir: &Path) -> Answer<tempfile::NamedTempFile> {
+    let io =
+        |cause: std::io::Error| crate::workspace::WorkspaceError::Io { doing: "read", path: dir.to_owned(), cause };
+    let copy = tempfile::NamedTempFile::new().map_err(io)?;
+    let own = git.run(["rev-parse", "--git-path", "index"])?.maybe()?.unwrap_or_default();
+    match fs::copy(dir.join(own), copy.path()) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => fs::remove_file(copy.path()).map_err(io)?,
+        Err(error) => return Err(io(error)),
+    }
+    // What cannot be added, such as a file that is being written, is left out.
+    let add = git.run(["add", "--intent-to-add", "--ignore-errors", "--", "."])?;
+    let _ = add.env("GIT_INDEX_FILE", copy.path()).ok();
+    Ok(copy)
 }
