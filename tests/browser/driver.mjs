@@ -28,11 +28,10 @@ const requests = {
   async open({ url }) { return (await page.goto(url)).status(); },
   // As another device: the same cookies, another size and scheme.
   async device({ width, height, scheme, contrast }) {
-    const { cookies } = await context.storageState();
+    const storageState = await context.storageState();
     const url = page.url();
     await context.close();
-    context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, contrast, reducedMotion: "reduce" });
-    await context.addCookies(cookies);
+    context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, contrast, reducedMotion: "reduce", storageState });
     page = await context.newPage();
     listen();
     if (url.startsWith("http")) await page.goto(url);

@@ -79,7 +79,7 @@ fn an_evening_is_played_by_keys_alone() {
 
     // It is approved, and lands after a preview.
     top.press(&["a"]);
-    top.until("--approve (Sell apples)? Enter");
+    top.until("(Sell apples)? Enter");
     top.press(&["Enter"]);
     top.until("ready to land");
     top.press(&["Escape"]);

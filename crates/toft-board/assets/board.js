@@ -7,10 +7,24 @@ const said = document.querySelector("#said");
 const search = document.querySelector("#filter");
 const nothing = document.querySelector("#nothing");
 
+/* This browser: the secret of the address that opened the board becomes that of a session, which only this origin reads. */
+
+let session = localStorage.getItem("session") ?? "";
+async function enter() {
+  if (location.hash.length < 2) return;
+  const answer = await fetch("/open", { method: "POST", body: location.hash.slice(1) });
+  history.replaceState(null, "", "/");
+  if (answer.ok) localStorage.setItem("session", session = await answer.text());
+}
+await enter();
+addEventListener("hashchange", async () => { await enter(); go(new URL(location), false); });
+const ask = (url, more = {}) => fetch(url, { signal: AbortSignal.timeout(15_000), ...more, headers: { authorization: `Bearer ${session}`, ...more.headers } });
+
 let place = {};
 let known = { epoch: "", version: 0 };
 let asking = null;
 let askAgain = false;
+let title = "";
 
 /* Places */
 
@@ -25,6 +39,7 @@ function placeOf(url) {
 function go(url, remember) {
   place = placeOf(url);
   known = { epoch: "", version: 0 };
+  for (const open of document.querySelectorAll("dialog[open]")) open.close("cancel");
   if (remember) history.pushState(null, "", url);
   main.replaceChildren();
   main.dataset.screen = place.screen;
@@ -50,17 +65,20 @@ async function refresh() {
   const mine = asking = new AbortController();
   const query = new URLSearchParams({ ...place, epoch: known.epoch, since: known.version });
   try {
-    const answer = await fetch(`/changes?${query}`, { signal: mine.signal });
+    const answer = await ask(`/changes?${query}`, { signal: AbortSignal.any([mine.signal, AbortSignal.timeout(15_000)]) });
     if (!answer.ok) throw new Error(await answer.text());
     const changes = await answer.json();
     if (mine !== asking) return;
     known = { epoch: changes.epoch, version: changes.version };
+    title = changes.title;
+    document.querySelector("#title").textContent = title;
     show(changes.lists);
     tell(trouble, "");
   } catch (error) {
     if (mine !== asking) return;
     if (!main.querySelector(".list")) main.replaceChildren();
-    tell(trouble, `Not up to date: ${error.message === "Failed to fetch" ? "the board does not answer. Is toft board still running?" : error.message}`);
+    const silent = error.name === "TimeoutError" || error.message === "Failed to fetch" || error.name === "NetworkError";
+    tell(trouble, `Not up to date: ${silent ? "the board does not answer. Is toft board still running?" : error.message}`);
   }
   asking = null;
   if (askAgain) { askAgain = false; refresh(); }
@@ -147,7 +165,7 @@ async function countNeeded() {
   if (place.screen !== "needs-you") {
     try {
       const query = new URLSearchParams({ screen: "needs-you", epoch: neededVersion.epoch, since: neededVersion.version });
-      const changes = await (await fetch(`/changes?${query}`)).json();
+      const changes = await (await ask(`/changes?${query}`)).json();
       neededVersion = { epoch: changes.epoch, version: changes.version };
       const order = changes.lists.find((list) => list.id === "needs-you")?.order;
       if (!order) return;
@@ -158,7 +176,7 @@ async function countNeeded() {
   }
   needed.textContent = count;
   needed.hidden = count === 0;
-  document.title = document.title.replace(/^(\(\d+\) )?/, count ? `(${count}) ` : "");
+  document.title = `${count ? `(${count}) ` : ""}${title} · toft`;
 }
 
 /* Filter */
@@ -181,17 +199,23 @@ const dialog = document.querySelector("#ask");
 const part = (name) => dialog.querySelector(`#ask-${name}`);
 
 async function send(body) {
-  const answer = await fetch("/action", {
+  // A landing may take long.
+  const answer = await ask("/action", {
     method: "POST",
+    signal: null,
     headers: { "content-type": "application/json" },
-    body: JSON.stringify({ place: body.place ?? place, ...body }),
+    body: JSON.stringify(body),
   });
   if (!answer.ok) throw new Error(await answer.text());
   return answer.json();
 }
 
 // Asks for what the action needs, shows the command, and does it.
-async function begin(request, { label, about, asks, preview, comments = [], optional = false }) {
+let opened = 0;
+async function begin(asked, { label, about, asks, preview, comments = [], optional = false }) {
+  // What is meant is what is shown now, whatever is shown later.
+  const request = { place: { ...place }, ...asked };
+  const mine = ++opened;
   part("title").textContent = about ? `${label}: ${about}` : label;
   part("line").textContent = request.line;
   part("label").hidden = !asks;
@@ -211,20 +235,21 @@ async function begin(request, { label, about, asks, preview, comments = [], opti
     part("preview").textContent = "Looking what would happen…";
     part("do").disabled = true;
     send({ ...request, preview: true }).then((answer) => {
+      if (mine !== opened || !dialog.open) return;
       part("preview").textContent = answer.text.trim() || "Nothing would happen.";
       if (!answer.line) return;
       request.line = answer.line;
       part("line").textContent = answer.line;
       part("do").disabled = false;
       part("do").focus();
-    }, (error) => { part("preview").textContent = error.message; });
+    }, (error) => { if (mine === opened) part("preview").textContent = error.message; });
   }
   said.textContent = "";
   dialog.returnValue = "";
   dialog.showModal();
   (asks ? part("said") : part("do")).focus();
   await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
-  if (dialog.returnValue !== "do") return false;
+  if (mine !== opened || dialog.returnValue !== "do") return false;
   return finish(request, part("said").value);
 }
 
@@ -270,7 +295,7 @@ function press(button) {
   const drafts = issue ? Drafts.of(issue) : [];
   if (drafts.length > 0) {
     // Comments on lines go with the review, wherever that begins.
-    Object.assign(request, { place: { screen: "issue", ...issue }, item: issue.id, comments: drafts });
+    Object.assign(request, { place: { ...issue, screen: "issue" }, item: issue.id, comments: drafts });
     begin(request, { label, about, asks, comments: drafts, optional: true })
       .then((done) => { if (done) Drafts.clear(issue); });
     return;
@@ -280,7 +305,7 @@ function press(button) {
 
 // The issue that a row is about.
 function issueOf(row) {
-  if (place.screen === "issue") return place;
+  if (place.screen === "issue") return { ...place };
   const link = row?.querySelector("a.id");
   return link ? placeOf(new URL(link.getAttribute("href"), location.origin)) : undefined;
 }
@@ -288,7 +313,9 @@ function issueOf(row) {
 /* Comments on lines that were not sent yet stay in this browser. */
 const Drafts = {
   key: ({ repository, id }) => `drafts ${repository ?? ""} ${id}`,
-  of(at) { return JSON.parse(localStorage.getItem(this.key(at)) ?? "[]"); },
+  of(at) {
+    try { return JSON.parse(localStorage.getItem(this.key(at)) ?? "[]"); } catch { return []; }
+  },
   set(at, all) {
     if (all.length) localStorage.setItem(this.key(at), JSON.stringify(all));
     else localStorage.removeItem(this.key(at));
@@ -360,7 +387,7 @@ class BoardText extends HTMLElement {
   async fetchPart(from) {
     const query = new URLSearchParams({ kind: this.kind, id: place.id, from, width: this.width });
     if (place.repository) query.set("repository", place.repository);
-    const answer = await fetch(`/text?${query}`);
+    const answer = await ask(`/text?${query}`);
     if (!answer.ok) return;
     const { version, total, head, lines } = await answer.json();
     if (version !== this.version) this.cache.clear();
@@ -390,6 +417,10 @@ class BoardText extends HTMLElement {
     const first = Math.max(0, Math.floor(this.box.scrollTop / this.line) - 20);
     const last = Math.min(this.total, first + Math.ceil(this.box.clientHeight / this.line) + 40);
     const focused = this.box.contains(document.activeElement) ? document.activeElement.dataset.place : undefined;
+    // Lines that are the same stay, with what is selected in them.
+    const drawn = `${this.version} ${first} ${last} ${this.line} ${this.cache.has(first)} ${this.cache.has(last - 1)}`;
+    if (drawn === this.drawn) return;
+    this.drawn = drawn;
     const lines = [];
     let missing = -1;
     for (let n = first; n < last; n++) {
@@ -407,6 +438,7 @@ class BoardText extends HTMLElement {
     if (missing >= 0 && !this.busy) {
       this.busy = true;
       try { await this.fetchPart(Math.max(0, missing - 50)); } catch { return; } finally { this.busy = false; }
+      this.drawn = "";
       if (this.cache.has(missing)) this.draw();
     }
   }
@@ -440,11 +472,13 @@ class BoardText extends HTMLElement {
   }
 
   async comment(at) {
+    const issue = { ...place };
     const how = this.dataset.comments;
     if (!how) { say("Nobody works on it, and it does not wait for review: comment on the issue instead.", "bad"); return; }
     const key = document.querySelector("#list-issue li[data-key]").dataset.key;
     if (how === "at_once") {
-      const request = { item: key, action: "c", line: `toft tell … '${at}: …'`, comments: [[at, ""]] };
+      const own = document.querySelector("#list-issue button[data-action='t']");
+      const request = { item: key, action: "c", line: own.dataset.line, comments: [[at, ""]] };
       await begin(request, { label: "tell the agent", about: at, asks: "Comment" });
       return;
     }
@@ -458,11 +492,12 @@ class BoardText extends HTMLElement {
     part("comments").hidden = true;
     part("do").textContent = "keep";
     part("do").disabled = false;
+    const mine = ++opened;
     dialog.returnValue = "";
     dialog.showModal();
     part("said").focus();
     await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
-    if (dialog.returnValue === "do") Drafts.add(place, [at, part("said").value.trim()]);
+    if (mine === opened && dialog.returnValue === "do") Drafts.add(issue, [at, part("said").value.trim()]);
   }
 
   // Moves from line to line.
@@ -597,11 +632,21 @@ function sideways(row, by) {
 
 const channel = new BroadcastChannel("toft-board");
 channel.onmessage = () => refresh();
-navigator.locks?.request("toft-board-stream", () => new Promise(() => {
-  const stream = new EventSource("/stream");
-  stream.addEventListener("changed", () => { refresh(); channel.postMessage("changed"); });
-  stream.addEventListener("open", () => refresh());
-}));
+navigator.locks?.request("toft-board-stream", async () => {
+  for (;;) {
+    try {
+      const stream = await ask("/stream", { signal: null });
+      const reader = stream.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let part = await reader.read(); stream.ok && !part.done; part = await reader.read()) {
+        if (!part.value.includes("event: changed")) continue;
+        refresh();
+        channel.postMessage("changed");
+      }
+    } catch { /* It is tried again. */ }
+    await new Promise((done) => setTimeout(done, 1000));
+    refresh();
+  }
+});
 // Without a stream, and because time alone changes what is seen.
 setInterval(() => { if (!document.hidden) refresh(); }, 5000);
 setInterval(() => { if (!document.hidden) ages(); }, 1000);

@@ -1,4 +1,7 @@
 //! Who may ask: a browser that opened an address which was printed, by a host name that is known, from its own page.
+//!
+//! A cookie would go to every other port of this machine, where agents serve what they write. So the page keeps its secret
+//! where only its own origin reads it, and sends it in a header.
 
 use std::{
     io,
@@ -10,7 +13,7 @@ use axum::{
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::Next,
-    response::{IntoResponse, Redirect, Response},
+    response::{IntoResponse, Response},
 };
 
 use crate::{BoardState, locked};
@@ -33,12 +36,11 @@ pub(crate) struct BoardAccess {
     hosts: Vec<String>,
     /// The pages that may send writes.
     origins: Vec<String>,
-    cookie: &'static str,
     /// Where the board is opened.
     url: String,
     /// The secrets of addresses that were printed; each counts once.
     invites: Mutex<Vec<String>>,
-    /// In the cookie of each browser that opened one.
+    /// What each browser that opened one sends with its requests.
     session: String,
 }
 
@@ -68,17 +70,13 @@ impl BoardAccess {
             hosts.extend(url.split_once("://").map(|(_, host)| host.to_owned()));
             origins.push(url.clone());
         }
-        let cookie = match &address.url {
-            Some(_) => "Path=/; HttpOnly; SameSite=Strict; Secure",
-            None => "Path=/; HttpOnly; SameSite=Strict",
-        };
-        Ok(Self { hosts, origins, cookie, url, invites: Mutex::default(), session: secret()? })
+        Ok(Self { hosts, origins, url, invites: Mutex::default(), session: secret()? })
     }
 
     /// An address that opens the board once.
     pub(crate) fn invite(&self) -> io::Result<String> {
         let secret = secret()?;
-        let address = format!("{}/?token={secret}", self.url);
+        let address = format!("{}/#{secret}", self.url);
         let mut invites = locked(&self.invites);
         invites.push(secret);
         let old = invites.len().saturating_sub(INVITES);
@@ -96,29 +94,34 @@ impl BoardAccess {
         origin.is_some_and(|origin| self.origins.iter().any(|known| origin == known))
     }
 
-    /// Cookies do not tell ports apart: each board has its own name.
-    fn cookie_name(&self) -> String {
-        format!("toft_board_{}", self.hosts[0].rsplit(':').next().unwrap_or_default())
-    }
-
     fn knows_session(&self, headers: &HeaderMap) -> bool {
-        let wanted = self.cookie_name();
-        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-        let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.any(|(name, value)| name == wanted && same(value, &self.session))
+        let sent = headers.get(header::AUTHORIZATION).and_then(|sent| sent.to_str().ok());
+        sent.and_then(|sent| sent.strip_prefix("Bearer ")).is_some_and(|sent| same(sent, &self.session))
     }
 
-    /// Exchanges the secret of an address for a cookie.
-    fn open(&self, query: &str) -> Option<Response> {
-        let token = query.split('&').find_map(|pair| pair.strip_prefix("token="))?;
+    /// Exchanges the secret of an address for that of a session.
+    fn open(&self, secret: &str) -> Option<String> {
         let mut invites = locked(&self.invites);
-        let at = invites.iter().position(|known| same(known, token))?;
+        let at = invites.iter().position(|known| same(known, secret))?;
         invites.remove(at);
-        let cookie = format!("{}={}; {}", self.cookie_name(), self.session, self.cookie);
-        let mut answer = Redirect::to("/").into_response();
-        answer.headers_mut().insert(header::SET_COOKIE, HeaderValue::from_str(&cookie).ok()?);
-        Some(answer)
+        Some(self.session.clone())
     }
+}
+
+/// The secret of an address becomes that of a session, once.
+pub(crate) async fn open(State(state): State<Arc<BoardState>>, secret: String) -> Response {
+    match state.access.open(&secret) {
+        Some(session) => session.into_response(),
+        None => (StatusCode::UNAUTHORIZED, CLOSED).into_response(),
+    }
+}
+
+/// What a stranger is told.
+const CLOSED: &str = "Open an address that toft board printed. Each opens once; Enter in its terminal prints another.";
+
+/// What everybody on this machine gets: the page without anything in it.
+fn is_public(path: &str) -> bool {
+    matches!(path, "/" | "/issue" | "/open" | "/assets/board.css" | "/assets/board.js")
 }
 
 /// Lets a request through, or says why not.
@@ -126,18 +129,16 @@ pub(crate) async fn check(State(state): State<Arc<BoardState>>, mut request: Req
     let refused = |status: StatusCode, why: &'static str| (status, why).into_response();
     let access = &state.access;
     let Ok(nonce) = secret() else { return refused(StatusCode::INTERNAL_SERVER_ERROR, "no random numbers") };
-    let mut answer = if !access.knows_host(request.headers()) {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    let mut answer = if hosts != 1 || !access.knows_host(request.headers()) {
         refused(StatusCode::MISDIRECTED_REQUEST, "this board has another address")
     } else if request.method() != Method::GET && !access.knows_origin(request.headers()) {
         refused(StatusCode::FORBIDDEN, "this request comes from another page")
-    } else if let Some(opened) = request.uri().query().and_then(|query| access.open(query)) {
-        opened
-    } else if access.knows_session(request.headers()) {
+    } else if is_public(request.uri().path()) || access.knows_session(request.headers()) {
         request.extensions_mut().insert(Nonce(nonce.clone()));
         next.run(request).await
     } else {
-        let why = "Open an address that `toft board` printed. Each opens once; Enter in its terminal prints another.";
-        refused(StatusCode::UNAUTHORIZED, why)
+        refused(StatusCode::UNAUTHORIZED, CLOSED)
     };
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src 'self' data:; connect-src 'self'; \
@@ -175,14 +176,14 @@ mod tests {
     fn an_address_opens_once() {
         let access = access();
         let url = access.invite().unwrap();
-        let query = url.strip_prefix("https://board.example/?").unwrap();
-        assert!(access.open("token=").is_none() && access.open("token=x").is_none());
-        let cookie = access.open(query).unwrap().headers()[header::SET_COOKIE].to_str().unwrap().to_owned();
-        assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && cookie.contains("Secure"));
-        assert!(access.open(query).is_none(), "it was opened");
-        let pair = cookie.split(';').next().unwrap();
-        assert!(access.knows_session(&header(header::COOKIE, pair)));
-        assert!(!access.knows_session(&header(header::COOKIE, "toft_board_7000=")));
+        let secret = url.strip_prefix("https://board.example/#").unwrap();
+        assert!(access.open("").is_none() && access.open("x").is_none());
+        let session = access.open(secret).unwrap();
+        assert!(access.open(secret).is_none(), "it was opened");
+        assert!(access.knows_session(&header(header::AUTHORIZATION, &format!("Bearer {session}"))));
+        for wrong in ["Bearer ", "Bearer x", &session, secret] {
+            assert!(!access.knows_session(&header(header::AUTHORIZATION, wrong)), "{wrong}");
+        }
     }
 
     #[test]

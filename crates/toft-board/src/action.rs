@@ -15,6 +15,7 @@ use toft::views::{IssueView, RowAction, command_line};
 use crate::{
     BoardState,
     items::lists,
+    locked,
     place::{BoardPlace, PlaceQuery, source},
 };
 
@@ -47,7 +48,12 @@ pub(crate) async fn action(State(state): State<Arc<BoardState>>, Json(request): 
             (true, None) => return Err("it has no preview".to_owned()),
             (false, _) => action.with(request.said.trim()),
         };
+        let line = command_line(&arguments);
+        if !locked(&state.running).insert(line.clone()) {
+            return Err(format!("{line} runs already"));
+        }
         let result = (state.runner)(&arguments, &AtomicBool::new(false));
+        locked(&state.running).remove(&line);
         let allowed = !request.preview || result.succeeded && action.limit_to(&result.text);
         let line = allowed.then(|| action.line());
         Ok(json!({ "succeeded": result.succeeded, "text": result.text, "line": line, "ran": command_line(&arguments) }))
@@ -73,14 +79,21 @@ fn find(state: &BoardState, request: &ActionRequest) -> Result<RowAction, String
         return same.then_some(found).ok_or_else(changed);
     };
     let place = request.place.clone().place().ok_or("there is no such page")?;
-    if let (BoardPlace::Issue { repository, id }, false) = (&place, comments.is_empty()) {
-        let view = source(&state.views, repository.as_deref()).and_then(|source| IssueView::of(&source, id));
-        return view.map_err(|error| error.to_string())?.commented(*key, comments).ok_or_else(changed);
-    }
+    // A comment on a line is told as the page's own action tells something.
+    let shown_key = if *key == 'c' && !comments.is_empty() { 't' } else { *key };
     let lists = lists(&state.views, &place).map_err(|error| error.to_string())?;
     let item = lists.into_iter().flat_map(|list| list.items).find(|item| item.key == *wanted);
     let actions = item.ok_or("it is not there any more")?.actions;
-    actions.into_iter().find(|action| action.key == *key && action.line() == *line).ok_or_else(changed)
+    let shown = |action: &RowAction| action.key == shown_key && action.line() == *line;
+    let found = actions.into_iter().find(shown).ok_or_else(changed)?;
+    match (&place, comments.is_empty()) {
+        (_, true) => Ok(found),
+        (BoardPlace::Issue { repository, id }, false) => {
+            let view = source(&state.views, repository.as_deref()).and_then(|source| IssueView::of(&source, id));
+            view.map_err(|error| error.to_string())?.commented(*key, comments).ok_or_else(changed)
+        }
+        (_, false) => Err(changed()),
+    }
 }
 
 /// What can be done on every page.

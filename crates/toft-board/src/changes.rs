@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
-use toft::Error;
+use toft::{Error, text::clean};
 
 use crate::{
     BoardState,
@@ -63,6 +63,8 @@ pub(crate) struct SinceQuery {
 
 #[derive(Serialize)]
 struct ChangesAnswer<'a> {
+    /// What is shown.
+    title: &'a str,
     epoch: &'a str,
     version: u64,
     lists: Vec<ListChanges<'a>>,
@@ -91,7 +93,9 @@ pub(crate) async fn changes(
         Ok(Ok(rendered)) => {
             let known = locked(&state.renders).epoch.clone();
             let since = if known == epoch { since } else { 0 };
-            let answer = ChangesAnswer { epoch: &known, version: rendered.version, lists: rendered.since(since) };
+            let title = clean(&state.title);
+            let answer =
+                ChangesAnswer { title: &title, epoch: &known, version: rendered.version, lists: rendered.since(since) };
             Json(answer).into_response()
         }
         Ok(Err(error @ Error::Refused(_))) => (StatusCode::NOT_FOUND, error.to_string()).into_response(),

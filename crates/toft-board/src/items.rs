@@ -1,6 +1,6 @@
 //! Views as HTML, item by item. Every text goes through maud, which escapes it.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use maud::{Markup, html};
 use toft::{
@@ -165,7 +165,16 @@ fn history_list(view: &HistoryView, several: bool) -> ItemList {
 }
 
 pub(crate) fn list(id: &str, head: &str, empty: &'static str, items: impl Iterator<Item = ListItem>) -> ItemList {
-    ItemList { id: id.to_owned(), head: html! { (head) }.into_string(), empty, items: items.collect() }
+    let mut items: Vec<ListItem> = items.collect();
+    // The page tells items apart by their keys.
+    let mut known = HashMap::new();
+    for item in &mut items {
+        let count = known.entry(item.key.clone()).and_modify(|count| *count += 1).or_insert(1);
+        if *count > 1 {
+            item.key = format!("{} ({count})", item.key);
+        }
+    }
+    ItemList { id: id.to_owned(), head: html! { (head) }.into_string(), empty, items }
 }
 
 pub(crate) fn item(key: String, actions: &[RowAction], body: &Markup) -> ListItem {

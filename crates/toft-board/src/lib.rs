@@ -15,6 +15,7 @@ mod place;
 mod text;
 
 use std::{
+    collections::HashSet,
     convert::Infallible,
     io,
     net::SocketAddr,
@@ -35,8 +36,16 @@ use axum::{
     routing::{get, post},
 };
 use futures_util::{Stream, stream};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
 use toft::views::{CommandRunner, Views};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, watch},
+};
 
 pub use self::access::BoardAddress;
 use self::{access::BoardAccess, changes::Renders, text::Texts};
@@ -55,6 +64,9 @@ const WAIT: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(50);
 /// After a store could not be read.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Connections at once, and how long the head of a request may take.
+const CONNECTIONS: usize = 256;
+const HEAD: Duration = Duration::from_secs(10);
 /// A sign of life on a stream without changes.
 const ALIVE: Duration = Duration::from_secs(20);
 
@@ -66,6 +78,8 @@ pub(crate) struct BoardState {
     access: Arc<BoardAccess>,
     renders: Mutex<Renders>,
     texts: Mutex<Texts>,
+    /// Commands that run.
+    running: Mutex<HashSet<String>>,
     /// Rises with every change.
     changes: watch::Receiver<u64>,
 }
@@ -100,6 +114,7 @@ async fn run(rules: BoardRules, ready: impl FnOnce(BoardInvites) -> io::Result<(
         access: access.clone(),
         renders: Mutex::new(Renders::new()?),
         texts: Mutex::default(),
+        running: Mutex::default(),
         changes,
     });
     let watched = state.clone();
@@ -109,6 +124,7 @@ async fn run(rules: BoardRules, ready: impl FnOnce(BoardInvites) -> io::Result<(
         .route("/issue", get(page::index))
         .route("/assets/board.css", get(style))
         .route("/assets/board.js", get(script))
+        .route("/open", post(access::open))
         .route("/changes", get(changes::changes))
         .route("/text", get(text::text))
         .route("/stream", get(stream_changes))
@@ -116,7 +132,26 @@ async fn run(rules: BoardRules, ready: impl FnOnce(BoardInvites) -> io::Result<(
         .layer(middleware::from_fn_with_state(state.clone(), access::check))
         .with_state(state);
     ready(BoardInvites(access))?;
-    axum::serve(listener, router).await
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // Those who come while there is no room wait.
+        let Ok(place) = room.clone().acquire_owned().await else { return Ok(()) };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        // An answer that waits for more bytes to send would take 40 ms.
+        drop(stream.set_nodelay(true));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        tokio::spawn(async move {
+            // A client that breaks off is nobody's concern.
+            let _ = connection.await;
+            drop(place);
+        });
+    }
 }
 
 /// Tells changes of the stores. A store that cannot be read is a change, too: the request that follows says why.

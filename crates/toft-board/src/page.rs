@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Extension, extract::State, response::Html};
 use maud::{DOCTYPE, html};
-use toft::{text::clean, views::Screen};
+use toft::views::Screen;
 
 use crate::{BoardState, access::Nonce, action::page_actions, place::NAMES};
 
@@ -19,7 +19,7 @@ pub(crate) async fn index(
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (clean(&state.title)) " · toft" }
+                title { "toft" }
                 link rel="icon" href="data:,";
                 link rel="stylesheet" href="/assets/board.css" nonce=(nonce);
                 script type="module" src="/assets/board.js" nonce=(nonce) {}
@@ -28,7 +28,7 @@ pub(crate) async fn index(
                 a.skip href="#main" { "Skip to the content" }
                 header {
                     h1 #where .hidden {}
-                    div.brand { strong { "toft" } " " span { (clean(&state.title)) } }
+                    div.brand { strong { "toft" } " " span #title {} }
                     nav aria-label="Screens" {
                         @for (n, (screen, name)) in NAMES.iter().enumerate() {
                             a href={"/?screen=" (name)} data-screen=(name) title={"key " (n + 1)} {

@@ -73,15 +73,18 @@ pub(crate) struct Review {
     /// Issue, task or landing
     pub(crate) id: Option<String>,
     /// Approve it
-    #[arg(long, requires = "id")]
+    #[arg(long, requires = "id", group = "verdict")]
     pub(crate) approve: bool,
     /// Return it to an agent, with what has to change
-    #[arg(long = "return", requires = "id", conflicts_with = "approve")]
+    #[arg(long = "return", requires = "id", group = "verdict")]
     pub(crate) send_back: bool,
     /// What has to change, or what you say to the approval
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) message: Option<String>,
     /// A comment at a line
-    #[arg(long, num_args = 2, value_names = ["FILE:LINE", "TEXT"], requires = "send_back")]
+    #[arg(long, num_args = 2, value_names = ["FILE:LINE", "TEXT"], requires = "verdict", allow_hyphen_values = true)]
     pub(crate) at: Vec<String>,
+    /// Only if this is the finished commit: what came after it was not looked at
+    #[arg(long, value_name = "COMMIT", requires = "verdict")]
+    pub(crate) commit: Option<String>,
 }

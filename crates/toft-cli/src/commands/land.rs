@@ -113,7 +113,7 @@ pub(super) fn review(app: &App<'_>, args: &Review) -> Done {
     files.dedup();
     let request = ReviewWork {
         id: work.whole_id(id)?,
-        tip: None,
+        tip: args.commit.clone(),
         approve: args.approve,
         message: message.trim().to_owned(),
         files,

@@ -468,7 +468,14 @@ impl Call for ReviewCall {
         if verdict.is_some() && id.is_none() {
             return Err(Failure::invalid("review needs `id` with a verdict", ""));
         }
-        Ok(Command::Review(Review { id, approve, send_back, message, at: at.into_iter().flatten().collect() }))
+        Ok(Command::Review(Review {
+            id,
+            approve,
+            send_back,
+            message,
+            commit: None,
+            at: at.into_iter().flatten().collect(),
+        }))
     }
 }
 

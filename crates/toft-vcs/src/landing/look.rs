@@ -165,8 +165,8 @@ impl LandingRepository {
 
     /// What a commit changes since it left `target`, in the format of git.
     pub fn diff(&self, target: &str, tip: &str) -> Result<Vec<u8>, WorkspaceError> {
-        let ask = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", &format!("{target}...{tip}")];
-        Ok(self.git.run(ask)?.ok()?)
+        let ask = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"];
+        Ok(self.git.run(ask)?.arg(format!("{target}...{tip}")).ok()?)
     }
 
     /// Whether a branch of a submodule, as the user's checkout has it, contains a commit. Where the submodule is not checked

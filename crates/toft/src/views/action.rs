@@ -140,12 +140,15 @@ impl RowAction {
         Self::new('r', "retry", &["flow", "retry", id])
     }
 
-    pub(crate) fn approve(id: &str) -> Self {
-        Self::new('a', "approve", &["review", id, "--approve"])
+    /// Approves finished work, as it was seen.
+    pub(crate) fn approve(id: &str, tip: &str) -> Self {
+        Self::new('a', "approve", &["review", id, "--approve", "--commit", short_commit(tip)])
     }
 
-    pub(crate) fn send_back(id: &str) -> Self {
-        Self::new('r', "return", &["review", id, "--return", "--message="]).asking("What has to change")
+    /// Sends finished work back, as it was seen.
+    pub(crate) fn send_back(id: &str, tip: &str) -> Self {
+        let command = ["review", id, "--return", "--commit", short_commit(tip), "--message="];
+        Self::new('r', "return", &command).asking("What has to change")
     }
 
     pub(crate) fn land(id: &str) -> Self {
@@ -239,29 +242,18 @@ impl RowAction {
         Self { prefix: format!("{place}: "), ..Self::new('c', "comment", &["tell", id]).asking("Comment") }
     }
 
-    /// Finished work is approved with comments, each with its file and line.
-    #[must_use]
-    pub(crate) fn approve_with(id: &str, comments: &[(String, String)]) -> Self {
-        Self::new('a', "approve", &["review", id, "--approve"]).commented(comments)
-    }
-
-    /// Finished work goes back with comments, each with its file and line.
-    #[must_use]
-    pub(crate) fn send_back_with(id: &str, comments: &[(String, String)]) -> Self {
-        let back = Self::new('r', "return", &["review", id, "--return"]).asking("What has to change");
-        let mut back = back.commented(comments);
-        back.command.push("--message=".to_owned());
-        back
-    }
-
-    fn commented(mut self, comments: &[(String, String)]) -> Self {
-        for (place, text) in comments {
-            // A comment that begins as an option would be one.
-            let text = if text.starts_with('-') { format!(" {text}") } else { text.clone() };
-            self.command.extend(["--at".to_owned(), place.clone(), text]);
-        }
+    /// A verdict on finished work with comments, each with its file and line.
+    pub(crate) fn with_comments(mut self, comments: &[(String, String)]) -> Self {
+        let pairs = comments.iter().flat_map(|(place, text)| ["--at".to_owned(), place.clone(), text.clone()]);
+        let at = self.command.len() - usize::from(self.asks.is_some());
+        self.command.splice(at..at, pairs);
         self
     }
+}
+
+/// As many characters of a commit as name it.
+fn short_commit(commit: &str) -> &str {
+    commit.get(..12).unwrap_or(commit)
 }
 
 /// A command as a person would type it in a shell.
@@ -293,11 +285,14 @@ mod tests {
         let line = RowAction::tell_about_line("tf-1", "a.rs:7");
         assert_eq!(command_line(&line.with("why?")), "toft tell tf-1 'a.rs:7: why?'");
         assert_eq!(command_line(&RowAction::answer("tf-1").with("-x")), "toft answer tf-1 -- -x");
-        let back = RowAction::send_back_with("tf-1", &[("a.rs:7".into(), "- no".into())]);
+        let comments = [("a.rs:7".to_owned(), "- no".to_owned())];
+        let back = RowAction::send_back("tf-1", "0123456789abcdef").with_comments(&comments);
         assert_eq!(
             command_line(&back.with("-1 and so on")),
-            "toft review tf-1 --return --at a.rs:7 ' - no' --message='-1 and so on'"
+            "toft review tf-1 --return --commit 0123456789ab --at a.rs:7 '- no' --message='-1 and so on'"
         );
+        let approved = RowAction::approve("tf-1", "0123456789abcdef").with_comments(&comments);
+        assert_eq!(approved.line(), "toft review tf-1 --approve --commit 0123456789ab --at a.rs:7 '- no'");
         assert_eq!(command_line(&RowAction::stop("tf-1").with("ignored")), "toft stop tf-1");
     }
 }

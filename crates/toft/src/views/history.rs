@@ -54,7 +54,8 @@ impl HistoryView {
     /// Events before one of them: of the numbers before it, at most so many.
     pub fn before(sources: &[RepositorySource<'_>], before: u64, limit: usize) -> Result<Self, Error> {
         let mut view = Self::default();
-        let mut end = before;
+        let newest = Self::of(sources, 1)?.rows.first().map_or(0, |row| row.seq);
+        let mut end = before.min(newest + 1);
         // Events of other repositories have numbers, too.
         while let [source] = sources
             && view.rows.is_empty()

@@ -125,13 +125,14 @@ impl IssueView {
     /// works on it. Nothing if it is not possible now.
     #[must_use]
     pub fn commented(&self, key: char, comments: &[(String, String)]) -> Option<RowAction> {
-        let (like, action) = match (self.line_comments()?, key, comments) {
-            (LineComments::WithReview, 'r', _) => (key, RowAction::send_back_with(&self.id, comments)),
-            (LineComments::WithReview, 'a', _) => (key, RowAction::approve_with(&self.id, comments)),
-            (LineComments::AtOnce, 'c', [(place, _)]) => ('t', RowAction::tell_about_line(&self.id, place)),
-            _ => return None,
-        };
-        Some(action.like(self.actions.iter().find(|own| own.key == like)?))
+        let own = |key: char| self.actions.iter().find(|own| own.key == key);
+        match (self.line_comments()?, key, comments) {
+            (LineComments::WithReview, 'r' | 'a', _) => Some(own(key)?.clone().with_comments(comments)),
+            (LineComments::AtOnce, 'c', [(place, _)]) => {
+                Some(RowAction::tell_about_line(&self.id, place).like(own('t')?))
+            }
+            _ => None,
+        }
     }
 
     /// How comments on lines of its changes reach an agent; nothing if they reach none.

@@ -17,6 +17,7 @@ mod screen;
 mod status;
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -88,7 +89,16 @@ impl Views {
 
     /// Of every repository of this user; the second list has what could not be read.
     pub fn of_all(config: &Config) -> Result<(Self, Vec<String>), Error> {
-        let (repositories, bad) = every_repository(config)?;
+        let (mut repositories, bad) = every_repository(config)?;
+        // Each has a name of its own, so that it is found again by it.
+        let mut known = BTreeMap::new();
+        for reached in &mut repositories {
+            let name = reached.name.clone().unwrap_or_default();
+            let count = known.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
+            if *count > 1 {
+                reached.name = Some(format!("{name} ({count})"));
+            }
+        }
         Ok((Self { repositories, several: true }, bad))
     }
 

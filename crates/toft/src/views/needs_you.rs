@@ -144,7 +144,7 @@ impl NeedsYouView {
                     title: entry.landing.title.clone(),
                     text,
                     since: Some(entry.landing.updated),
-                    actions: vec![RowAction::approve(&id), RowAction::send_back(&id)],
+                    actions: vec![RowAction::approve(&id, &offer.tip), RowAction::send_back(&id, &offer.tip)],
                     ..Need::new(NeedKind::Review, id)
                 });
             }

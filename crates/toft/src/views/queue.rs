@@ -111,10 +111,13 @@ impl QueueView {
 
 /// What a person can do about finished work.
 pub(super) fn actions(entry: &ListedLanding, id: &str) -> Vec<RowAction> {
+    let tip = &entry.landing.offer.tip;
     match (entry.landing.state, &entry.waits) {
-        (LandingState::Queued, Some(LandingWait::Review)) => vec![RowAction::approve(id), RowAction::send_back(id)],
-        (LandingState::Queued, Some(LandingWait::Elsewhere { .. })) => vec![RowAction::send_back(id)],
-        (LandingState::Queued, _) => vec![RowAction::land(id), RowAction::send_back(id)],
+        (LandingState::Queued, Some(LandingWait::Review)) => {
+            vec![RowAction::approve(id, tip), RowAction::send_back(id, tip)]
+        }
+        (LandingState::Queued, Some(LandingWait::Elsewhere { .. })) => vec![RowAction::send_back(id, tip)],
+        (LandingState::Queued, _) => vec![RowAction::land(id), RowAction::send_back(id, tip)],
         (LandingState::Landed, _) if entry.landing.reverted_by.is_none() => vec![RowAction::revert(id)],
         (LandingState::Withdrawn, _) => vec![RowAction::land(id)],
         _ => Vec::new(),

@@ -14,13 +14,16 @@ use crate::{
     store::Access,
 };
 
+/// Characters of a commit that name it.
+const SHORTEST: usize = 12;
+
 /// Approve finished work, or return it with comments.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "LandReview")]
 pub struct Review {
     /// The landing, by id, task or issue.
     pub id: String,
-    /// The commit that was looked at; refused if it is not the present tip.
+    /// The commit that was looked at, whole or its beginning; refused if it is not the present tip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tip: Option<String>,
     /// Approve it; otherwise it is returned with the message.
@@ -71,7 +74,8 @@ impl Verb for Review {
             let looked_at = reviewed.spec.reviews.map(|work| work.tip);
             self.tip = self.tip.or(looked_at);
         }
-        if self.tip.as_ref().is_some_and(|tip| *tip != landing.offer.tip) {
+        let same = |tip: &String| tip.len() >= SHORTEST && landing.offer.tip.starts_with(tip.as_str());
+        if !self.tip.as_ref().is_none_or(same) {
             return Err(wrong("changed since you looked at it".into(), "look at it again: toft review").into());
         }
         if !self.approve {
