@@ -284,10 +284,11 @@ mod tests {
     #[test]
     fn a_report_is_read_as_it_is_written() {
         assert_eq!(read("{}"), Ok(Word::default()));
-        let whole = r#"{"outcome":"done","message":"m","evidence":"c0ffee","no_change":"n","cost":1.5,
+        let whole = r#"{"outcome":"done","message":"m","choices":["a"],"evidence":"c0ffee","no_change":"n","cost":1.5,
                        "usage":{"input_tokens":7}}"#;
         let word = Word {
             outcome: Some(SaidOutcome::Done),
+            choices: vec!["a".into()],
             message: "m".into(),
             evidence: Some("c0ffee".into()),
             no_change: Some("n".into()),
