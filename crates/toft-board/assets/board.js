@@ -11,13 +11,15 @@ const nothing = document.querySelector("#nothing");
 
 let session = localStorage.getItem("session") ?? "";
 async function enter() {
-  if (location.hash.length < 2) return;
+  // Another anchor is a place in the page.
+  if (!/^#[0-9a-f]{64}$/.test(location.hash)) return false;
   const answer = await fetch("/open", { method: "POST", body: location.hash.slice(1) });
   history.replaceState(null, "", "/");
   if (answer.ok) localStorage.setItem("session", session = await answer.text());
+  return true;
 }
 await enter();
-addEventListener("hashchange", async () => { await enter(); go(new URL(location), false); });
+addEventListener("hashchange", async () => { if (await enter()) go(new URL(location), false); });
 const ask = (url, more = {}) => fetch(url, { signal: AbortSignal.timeout(15_000), ...more, headers: { authorization: `Bearer ${session}`, ...more.headers } });
 
 let place = {};
@@ -93,8 +95,12 @@ function tell(where, text) {
 function show(lists) {
   const wanted = new Set(lists.map((list) => `list-${list.id}`));
   for (const child of [...main.children]) if (!wanted.has(child.id)) child.remove();
+  let before = null;
   for (const { id, head, empty, set, order } of lists) {
     const list = document.getElementById(`list-${id}`) ?? newList(id);
+    const next = before ? before.nextElementSibling : main.firstElementChild;
+    if (list !== next) main.insertBefore(list, next);
+    before = list;
     const rows = list.querySelector("ul");
     const heading = list.querySelector("h2");
     if (heading.innerHTML !== head) heading.innerHTML = head;
@@ -130,7 +136,6 @@ function newList(id) {
   const none = document.createElement("p");
   none.className = "empty";
   list.append(heading, none, document.createElement("ul"));
-  main.append(list);
   return list;
 }
 

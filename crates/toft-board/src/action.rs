@@ -14,7 +14,7 @@ use toft::views::{IssueView, RowAction, command_line};
 
 use crate::{
     BoardState,
-    items::lists,
+    items::{ListItem, lists},
     locked,
     place::{BoardPlace, PlaceQuery, source},
 };
@@ -82,10 +82,14 @@ fn find(state: &BoardState, request: &ActionRequest) -> Result<RowAction, String
     // A comment on a line is told as the page's own action tells something.
     let shown_key = if *key == 'c' && !comments.is_empty() { 't' } else { *key };
     let lists = lists(&state.views, &place).map_err(|error| error.to_string())?;
-    let item = lists.into_iter().flat_map(|list| list.items).find(|item| item.key == *wanted);
-    let actions = item.ok_or("it is not there any more")?.actions;
+    // An issue may be in several lists: what landed before may be queued again.
+    let items: Vec<ListItem> =
+        lists.into_iter().flat_map(|list| list.items).filter(|item| item.key == *wanted).collect();
+    if items.is_empty() {
+        return Err("it is not there any more".to_owned());
+    }
     let shown = |action: &RowAction| action.key == shown_key && action.line() == *line;
-    let found = actions.into_iter().find(shown).ok_or_else(changed)?;
+    let found = items.into_iter().flat_map(|item| item.actions).find(shown).ok_or_else(changed)?;
     match (&place, comments.is_empty()) {
         (_, true) => Ok(found),
         (BoardPlace::Issue { repository, id }, false) => {

@@ -44,12 +44,12 @@ pub(crate) struct ItemList {
 /// The lists of a place.
 pub(crate) fn lists(views: &Views, place: &BoardPlace) -> Result<Vec<ItemList>, Error> {
     let sources = views.sources();
-    let (several, lists) = (sources.len() > 1, |view: &ScreenView| screen_lists(view, sources.len() > 1));
+    let several = sources.len() > 1;
     Ok(match place {
         BoardPlace::Screen(toft::views::Screen::History) => {
             vec![history_list(&HistoryView::of(&sources, EVENTS)?, several)]
         }
-        BoardPlace::Screen(screen) => lists(&ScreenView::of(&sources, *screen)?),
+        BoardPlace::Screen(screen) => screen_lists(&ScreenView::of(&sources, *screen)?, several),
         BoardPlace::Past { at } => {
             let past = match BoardView::at(&sources, at) {
                 Ok(view) => Ok(board_lists(&view)),

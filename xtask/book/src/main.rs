@@ -61,7 +61,8 @@ fn stage(root: &Path, to: &Path) -> Result<usize> {
         fs::create_dir_all(path.parent().unwrap_or(to))?;
         fs::write(path, relinked(&text))?;
     }
-    for picture in files(&root.join(DOCS))?.iter().filter(|file| file.extension().is_some_and(|kind| kind == "svg")) {
+    let is_picture = |file: &&PathBuf| file.extension().is_some_and(|kind| kind == "svg" || kind == "png");
+    for picture in files(&root.join(DOCS))?.iter().filter(is_picture) {
         let path = to.join(DOCS).join(picture);
         fs::create_dir_all(path.parent().unwrap_or(to))?;
         fs::copy(root.join(DOCS).join(picture), path)?;
