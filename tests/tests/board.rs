@@ -257,6 +257,7 @@ fn what_agents_write_is_only_text() {
     let board = ServedBoard::start(&home, &repo, &[]);
     let mut page = Browser::start(&home);
     page.open(&board.url);
+    page.until("<script>");
     for screen in ["Needs you", "Agents", "Board", "Queue", "Graph", "History", "Machines"] {
         let key = ["Needs you", "Agents", "Board", "Queue", "Graph", "History", "Machines"]
             .iter()
@@ -356,6 +357,7 @@ fn what_others_do_is_seen_at_once_in_every_tab() {
     let board = ServedBoard::start(&home, &repo, &[]);
     let mut page = Browser::start(&home);
     page.open(&board.url);
+    page.until("Nothing needs you.");
     page.press("3");
     page.until("planned");
     let begun = Instant::now();

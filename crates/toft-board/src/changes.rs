@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     io,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -115,6 +115,7 @@ fn rendered(state: &BoardState, place: &BoardPlace) -> Result<Arc<Rendered>, Err
     }
     let at = Instant::now();
     let lists = lists(&state.views, place)?;
+    state.read_ms.store(u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     Ok(locked(&state.renders).add(place, change, at, lists))
 }
 

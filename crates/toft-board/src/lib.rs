@@ -19,7 +19,10 @@ use std::{
     convert::Infallible,
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -62,6 +65,8 @@ pub struct BoardRules {
 /// How long a change is waited for, and how often changes are told at most.
 const WAIT: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(50);
+/// After a change that takes some time to read, the next one is told after so many times as long.
+const SHARE: u32 = 3;
 /// After a store could not be read.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Connections at once, and how long the head of a request may take.
@@ -80,6 +85,8 @@ pub(crate) struct BoardState {
     texts: Mutex<Texts>,
     /// Commands that run.
     running: Mutex<HashSet<String>>,
+    /// How long the last page took to read, in milliseconds.
+    read_ms: AtomicU64,
     /// Rises with every change.
     changes: watch::Receiver<u64>,
 }
@@ -115,10 +122,11 @@ async fn run(rules: BoardRules, ready: impl FnOnce(BoardInvites) -> io::Result<(
         renders: Mutex::new(Renders::new()?),
         texts: Mutex::default(),
         running: Mutex::default(),
+        read_ms: AtomicU64::new(0),
         changes,
     });
     let watched = state.clone();
-    thread::spawn(move || watch_stores(&watched.views, &tell));
+    thread::spawn(move || watch_stores(&watched, &tell));
     let router = Router::new()
         .route("/", get(page::index))
         .route("/issue", get(page::index))
@@ -155,7 +163,7 @@ async fn run(rules: BoardRules, ready: impl FnOnce(BoardInvites) -> io::Result<(
 }
 
 /// Tells changes of the stores. A store that cannot be read is a change, too: the request that follows says why.
-fn watch_stores(views: &Views, tell: &watch::Sender<u64>) {
+fn watch_stores(BoardState { views, read_ms, .. }: &BoardState, tell: &watch::Sender<u64>) {
     let mut cursor = None;
     while !tell.is_closed() {
         let seen = match &cursor {
@@ -165,7 +173,9 @@ fn watch_stores(views: &Views, tell: &watch::Sender<u64>) {
         if seen.as_ref().ok() != cursor.as_ref() {
             tell.send_modify(|count| *count += 1);
         }
-        thread::sleep(if seen.is_err() { TRY_AGAIN } else { PAUSE });
+        // A page of a large plan is read less often: many changes cost a part of a core, not all of it.
+        let read = Duration::from_millis(read_ms.load(Ordering::Relaxed));
+        thread::sleep(if seen.is_err() { TRY_AGAIN } else { PAUSE.max(read * SHARE).min(TRY_AGAIN) });
         cursor = seen.ok();
     }
 }
