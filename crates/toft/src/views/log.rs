@@ -122,7 +122,9 @@ impl FollowedLog {
             self.lines.pop();
         }
         // More lines than pieces are kept: none of the earlier ones would be.
-        for line in &lines[lines.len().saturating_sub(KEPT)..] {
+        let skipped = lines.len().saturating_sub(KEPT);
+        self.dropped += skipped as u64;
+        for line in &lines[skipped..] {
             self.lines.extend(self.reader.line(line));
         }
         if let Some(part) = self.reader.unfinished() {
