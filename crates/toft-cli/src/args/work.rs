@@ -327,7 +327,7 @@ pub(crate) struct Board {
     /// Every repository of every registered store
     #[arg(long)]
     pub(crate) all_repos: bool,
-    /// The address to listen on; without it, a free port of this machine
+    /// The address to listen on [default: 127.0.0.1:7117, or a free port if another program has it]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
     /// The address that browsers use, if a proxy with TLS passes their requests on
