@@ -142,6 +142,13 @@ impl Browser {
         self.ask(&json!({ "request": "evaluate", "script": script }))
     }
 
+    /// Waits until the command of a button of the board has ended; returns what it said.
+    pub fn said(&mut self) -> String {
+        let said = "new Promise((done) => { const look = setInterval(() => { const said = document.querySelector('#said'); \
+                    if (said.className === 'running') return; clearInterval(look); done(said.textContent); }, 20); })";
+        self.evaluate(said).as_str().unwrap().to_owned()
+    }
+
     /// Takes a picture.
     pub fn screenshot(&mut self, path: &Path) {
         self.ask(&json!({ "request": "screenshot", "path": path }));

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Stdio},
     time::{Duration, Instant},
@@ -11,6 +11,11 @@ use std::{
 use serde_json::Value;
 
 use crate::{Home, toft_bin};
+
+/// A port of this machine that was free just now.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
 
 /// A running `toft serve`.
 pub struct FleetServer {

@@ -27,3 +27,15 @@ pub fn add(home: &Home, repo: &Path, args: &[&str]) -> String {
     all.push("-q");
     home.toft(repo, &all).ok().trim().to_owned()
 }
+
+/// An agent by hand: changes a file in its workspace, commits and finishes; returns what its claim said.
+pub fn finish(home: &Home, repo: &Path, id: &str, file: &str, text: &str) -> String {
+    let claimed = home.toft(repo, &["--as", "bo", "claim", id, "--ws"]).ok();
+    let workspace = home.toft(repo, &["--as", "bo", "ws", "path", id]).ok();
+    let workspace = Path::new(workspace.trim());
+    std::fs::write(workspace.join(file), text).unwrap();
+    home.run(workspace, "git", &["add", "-A"]);
+    home.run(workspace, "git", &["commit", "-q", "-m", "work"]);
+    home.toft(workspace, &["--as", "bo", "finish", id, "-m", "sold by the piece", "--evidence", "HEAD"]).ok();
+    claimed
+}

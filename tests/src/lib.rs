@@ -26,6 +26,8 @@ pub mod models;
 pub mod network;
 pub mod older;
 pub mod project;
+#[cfg(unix)]
+pub mod provider;
 pub mod recorder;
 pub mod repositories;
 pub mod share;

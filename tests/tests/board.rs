@@ -13,28 +13,9 @@ use std::{
 use toft_stories::{
     Home,
     browser::{Browser, ServedBoard},
-    issues::add,
+    issues::{add, finish},
     yard::Yard,
 };
-
-/// An agent by hand: changes a file in its workspace, commits and finishes.
-fn finish(home: &Home, repo: &Path, id: &str, file: &str, text: &str) -> String {
-    let claimed = home.toft(repo, &["--as", "bo", "claim", id, "--ws"]).ok();
-    let workspace = home.toft(repo, &["--as", "bo", "ws", "path", id]).ok();
-    let workspace = Path::new(workspace.trim());
-    fs::write(workspace.join(file), text).unwrap();
-    home.run(workspace, "git", &["add", "-A"]);
-    home.run(workspace, "git", &["commit", "-q", "-m", "work"]);
-    home.toft(workspace, &["--as", "bo", "finish", id, "-m", "sold by the piece", "--evidence", "HEAD"]).ok();
-    claimed
-}
-
-/// Waits until the command of a button has ended; returns what it said.
-fn done(page: &mut Browser) -> String {
-    let said = "new Promise((done) => { const look = setInterval(() => { const said = document.querySelector('#said'); \
-                if (said.className === 'running') return; clearInterval(look); done(said.textContent); }, 20); })";
-    page.evaluate(said).as_str().unwrap().to_owned()
-}
 
 #[test]
 fn an_evening_is_played_in_the_browser_alone() {
@@ -92,7 +73,7 @@ fn an_evening_is_played_in_the_browser_alone() {
     page.enter("see the line");
     page.press("Enter");
     page.until("Nothing needs you.");
-    done(&mut page);
+    page.said();
     page.evaluate("history.back()");
     page.until("sent it back");
     page.until_gone("Not sent yet");
@@ -115,7 +96,7 @@ fn an_evening_is_played_in_the_browser_alone() {
     page.until("No check is configured");
     page.click_in("#ask", "button", "land");
     page.until("landed as");
-    done(&mut page);
+    page.said();
     assert_eq!(yard.git(&["show", "main:apples.txt"]), "price: 1\nper: weight");
     assert_eq!(yard.status(&apples), "closed");
 
@@ -165,9 +146,10 @@ fn only_the_browser_that_opened_the_address_gets_in() {
     };
     let own = format!("Host: {host}\r\n");
     // The page itself has nothing in it, and nobody gets more without the address that was printed.
-    for path in ["/changes?screen=board&epoch=&since=0", "/text?kind=log&id=x&from=0&width=80", "/stream", "/nothing"] {
+    for path in ["/changes?screen=board&epoch=&since=0", "/text?kind=log&id=x&from=0&width=80", "/stream"] {
         assert_eq!(status(&get(path, &own)), "401", "{path}");
     }
+    assert_eq!(status(&get("/nothing", &own)), "404");
     let page = get("/", &own);
     assert!(status(&page) == "200" && !page.contains("shop") && !page.contains("apples"), "{page}");
     // A page of another name that leads here by DNS is told apart, and so is one that names two.
@@ -307,7 +289,11 @@ fn look_at_every_screen(page: &mut Browser, origin: &str, issues: &[&str], name:
                 page.open(&format!("{origin}{path}"));
                 page.until_gone("Loading…");
                 // The lines of a diff come after the page.
-                page.evaluate("new Promise((done) => setTimeout(done, 250))");
+                page.evaluate(
+                    "new Promise((done) => { const look = setInterval(() => { \
+                     if (![...document.querySelectorAll('board-text')].every((text) => text.version)) return; \
+                     clearInterval(look); done(true); }, 20); })",
+                );
                 page.screenshot(&pictures().join(format!("{name}-{label}-{width}-{scheme}.png")));
                 let place = format!("{name} {label} {width} {scheme}");
                 wrong.extend(page.accessibility().into_iter().map(|found| format!("{place}: {found}")));

@@ -48,7 +48,7 @@ fn work_of_a_machine_that_is_gone_lands_on_another() {
     drop(far);
     assert!(!there.exists());
     let listed = ana.home.toft(&here, &["land", "list"]).ok();
-    assert_eq!(listed.matches("is on the server").count(), 2, "{listed}");
+    assert_eq!(listed.matches("ready to land in any clone").count(), 2, "{listed}");
     let landed = ana.home.toft(&here, &["land"]).ok();
     assert!(landed.contains("2 landed"), "{landed}");
     let files = ana.home.run(&here, "git", &["ls-tree", "--name-only", "main"]);
@@ -238,7 +238,7 @@ impl S3 {
             assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "s3rver is not installed: .ci/run installs it");
             return None;
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+        let port = toft_stories::fleet::free_port().to_string();
         let dir = home.path().join("s3").display().to_string();
         let args = ["-d", &dir, "-a", "127.0.0.1", "-p", &port, "-s", "--configure-bucket", "fleet"];
         let mut command = home.command(home.path(), program, &args);

@@ -21,10 +21,6 @@ fn lacks(program: &str) -> bool {
     !found
 }
 
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 fn file_store(home: &Home) -> String {
     home.path().join("fleet.db").display().to_string()
 }
@@ -38,7 +34,7 @@ struct LoggedServer {
 
 impl LoggedServer {
     fn start(home: &Home, bin: &Path, store: &str, args: &[&str]) -> Self {
-        let log = home.path().join(format!("serve-{}.log", free_port()));
+        let log = home.path().join(format!("serve-{}.log", toft_stories::fleet::free_port()));
         let mut all = vec!["serve", "-q"];
         all.extend(args);
         let mut command = home.command(Path::new("/"), bin, &all);
@@ -75,7 +71,7 @@ fn figures_are_as_prometheus_wants_them_and_name_no_ids() {
         return;
     }
     let home = Home::new();
-    let metrics = format!("127.0.0.1:{}", free_port());
+    let metrics = format!("127.0.0.1:{}", toft_stories::fleet::free_port());
     let server = FleetServer::start(&home, &file_store(&home), &["--metrics", &metrics]);
     let token = server.token(&home, "ana", "admin");
     let mut wire = Wire::to(&server);
@@ -267,7 +263,7 @@ fn a_server_without_its_database_says_so_soon_and_costs_nothing() {
 #[test]
 fn a_server_that_cannot_start_yet_ends_when_it_is_told_also_as_the_first_process() {
     let home = Home::new();
-    let store = format!("postgres://toft@127.0.0.1:{}/toft", free_port());
+    let store = format!("postgres://toft@127.0.0.1:{}/toft", toft_stories::fleet::free_port());
     let bin = toft_bin().display().to_string();
     for words in [vec![bin.as_str()], vec!["unshare", "-pf", "--kill-child", bin.as_str()]] {
         if words.len() > 1 && !nix::unistd::Uid::effective().is_root() {
@@ -294,7 +290,7 @@ fn a_server_that_cannot_start_yet_ends_when_it_is_told_also_as_the_first_process
 
 /// A proxy in front of two servers, which asks them whether they are ready.
 fn balance(home: &Home, ports: [u16; 2]) -> (Child, String) {
-    let port = free_port();
+    let port = toft_stories::fleet::free_port();
     let servers: String = ports
         .iter()
         .map(|port| format!("    server s{port} 127.0.0.1:{port} check inter 200ms fall 1 rise 1\n"))
@@ -323,7 +319,7 @@ fn servers_are_replaced_by_newer_ones_and_clients_at_work_see_nothing_of_it() {
     let home = Home::new();
     let store = new_store_on(&cluster.url());
     let schema = store.rsplit_once("schema=").unwrap().1.to_owned();
-    let ports = [free_port(), free_port()];
+    let ports = [toft_stories::fleet::free_port(), toft_stories::fleet::free_port()];
     let start = |bin: &Path, port: u16| {
         LoggedServer::start(&home, bin, &store, &["--listen", &format!("127.0.0.1:{port}"), "--connections", "4"])
     };

@@ -151,7 +151,7 @@ fn the_guide_to_contributing_really_runs() {
 
 #[test]
 fn the_guide_to_a_fleet_really_runs() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let free = toft_stories::fleet::free_port().to_string();
     is_typed_with("docs/guides/fleet.md", &typing(), |text| text.replace("7878", &free));
 }
 

@@ -3,7 +3,6 @@
 #![cfg(unix)]
 
 use std::{
-    fs,
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
     process::Stdio,
@@ -11,19 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use toft_stories::{FleetServer, Home, issues::add, terminal::Terminal, toft_bin, yard::Yard};
-
-/// An agent by hand: changes a file in its workspace, commits and finishes.
-fn finish(home: &Home, repo: &Path, id: &str, file: &str, text: &str) -> String {
-    let claimed = home.toft(repo, &["--as", "bo", "claim", id, "--ws"]).ok();
-    let workspace = home.toft(repo, &["--as", "bo", "ws", "path", id]).ok();
-    let workspace = Path::new(workspace.trim());
-    fs::write(workspace.join(file), text).unwrap();
-    home.run(workspace, "git", &["add", "-A"]);
-    home.run(workspace, "git", &["commit", "-q", "-m", "work"]);
-    home.toft(workspace, &["--as", "bo", "finish", id, "-m", "done", "--evidence", "HEAD"]).ok();
-    claimed
-}
+use toft_stories::{
+    FleetServer, Home,
+    issues::{add, finish},
+    terminal::Terminal,
+    toft_bin,
+    yard::Yard,
+};
 
 #[test]
 fn an_evening_is_played_by_keys_alone() {

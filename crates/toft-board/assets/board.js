@@ -7,7 +7,8 @@ const said = document.querySelector("#said");
 const search = document.querySelector("#filter");
 const nothing = document.querySelector("#nothing");
 
-/* This browser: the secret of the address that opened the board becomes that of a session, which only this origin reads. */
+/* This browser: the secret of the address that opened the board becomes that of a session, which only this origin reads. At a
+   server, a token is the session. */
 
 let session = localStorage.getItem("session") ?? "";
 async function enter() {
@@ -63,14 +64,17 @@ function go(url, remember) {
 /* Changes */
 
 async function refresh() {
+  if (signIn && session === "") return signedOut("");
   if (asking) { askAgain = true; return; }
   const mine = asking = new AbortController();
   const query = new URLSearchParams({ ...place, epoch: known.epoch, since: known.version });
   try {
     const answer = await ask(`/changes?${query}`, { signal: AbortSignal.any([mine.signal, AbortSignal.timeout(15_000)]) });
+    if (answer.status === 401 && signIn) { if (mine === asking) signedOut(await answer.text()); return; }
     if (!answer.ok) throw new Error(await answer.text());
     const changes = await answer.json();
     if (mine !== asking) return;
+    if (changes.actions !== undefined) document.querySelector("#actions").innerHTML = changes.actions;
     known = { epoch: changes.epoch, version: changes.version };
     title = changes.title;
     document.querySelector("#title").textContent = title;
@@ -85,6 +89,62 @@ async function refresh() {
   asking = null;
   if (askAgain) { askAgain = false; refresh(); }
   countNeeded();
+}
+
+/* Signing in, at a server */
+
+const signIn = document.querySelector("#sign-in");
+const signOut = document.querySelector("#sign-out");
+function signedOut(why) {
+  localStorage.removeItem("session");
+  session = "";
+  asking?.abort();
+  asking = null;
+  main.replaceChildren();
+  document.querySelector("#actions").replaceChildren();
+  if (!signIn.hidden) return;
+  tell(trouble, why);
+  signIn.hidden = false;
+  signOut.hidden = true;
+  signIn.querySelector("#provider, #token").focus();
+}
+async function signedIn(token) {
+  const answer = await fetch("/open", { method: "POST", body: token });
+  if (!answer.ok) return tell(trouble, await answer.text());
+  localStorage.setItem("session", session = await answer.text());
+  restart();
+}
+// With another session, everything is another.
+function restart() {
+  signIn.reset();
+  signIn.hidden = true;
+  signOut.hidden = session === "";
+  tell(trouble, "");
+  go(new URL(location), false);
+}
+async function signInAtProvider() {
+  const send = (secret) => fetch("/sign-in", { method: "POST", body: secret });
+  const begun = await send("");
+  if (!begun.ok) return tell(trouble, await begun.text());
+  const { secret, address, code } = await begun.json();
+  signIn.querySelector("#provider-address").hidden = false;
+  signIn.querySelector("#provider-code").textContent = code;
+  // Only a page of the web is opened.
+  if (/^https?:/.test(address)) signIn.querySelector("#provider-link").href = address;
+  for (;;) {
+    await new Promise((done) => setTimeout(done, 1500));
+    const answer = await send(secret);
+    if (answer.status === 202) continue;
+    signIn.querySelector("#provider-address").hidden = true;
+    return answer.ok ? signedIn(await answer.text()) : tell(trouble, await answer.text());
+  }
+}
+if (signIn) {
+  signOut.hidden = session === "";
+  signIn.addEventListener("submit", (event) => { event.preventDefault(); signedIn(signIn.querySelector("#token").value.trim()); });
+  signIn.querySelector("#provider")?.addEventListener("click", () => signInAtProvider().catch((error) => tell(trouble, error.message)));
+  signOut.addEventListener("click", () => signedOut(""));
+  addEventListener("storage", (event) => { if (event.key === "session") { session = event.newValue ?? ""; restart(); } });
 }
 
 function tell(where, text) {
@@ -354,16 +414,16 @@ class BoardText extends HTMLElement {
     this.space.className = "space";
     this.box.append(this.space);
     this.append(heading, this.drafts, this.box);
-    this.box.addEventListener("scroll", () => {
-      const { scrollTop, clientHeight, scrollHeight } = this.box;
-      this.follow = this.kind === "log" && scrollTop + clientHeight >= scrollHeight - 4;
-      this.draw();
-    });
+    this.box.addEventListener("scroll", () => { this.follow = this.atEnd(); this.draw(); });
     this.box.addEventListener("click", (event) => {
       const button = event.target.closest("button[data-place]");
       if (button) this.comment(button.dataset.place);
     });
-    this.sizes = new ResizeObserver(() => { this.measure(); this.update(); });
+    this.sizes = new ResizeObserver(() => {
+      if (this.follow) this.box.scrollTop = this.box.scrollHeight;
+      this.measure();
+      this.update();
+    });
     this.sizes.observe(this.box);
     this.timer = setInterval(() => { if (!document.hidden) this.update(); }, this.kind === "log" ? 1000 : 5000);
     this.measure();
@@ -374,6 +434,12 @@ class BoardText extends HTMLElement {
   disconnectedCallback() {
     clearInterval(this.timer);
     this.sizes.disconnect();
+  }
+
+  // A log whose end is seen goes on being read there.
+  atEnd() {
+    const { scrollTop, clientHeight, scrollHeight } = this.box;
+    return this.kind === "log" && scrollTop + clientHeight >= scrollHeight - 4;
   }
 
   measure() {
@@ -395,6 +461,8 @@ class BoardText extends HTMLElement {
     const answer = await ask(`/text?${query}`);
     if (!answer.ok) return;
     const { version, total, head, lines } = await answer.json();
+    // It may have been scrolled just now: the event comes later.
+    if (this.total > 0) this.follow = this.atEnd();
     if (version !== this.version) this.cache.clear();
     this.version = version;
     this.total = total;
@@ -581,13 +649,15 @@ document.addEventListener("click", (event) => {
 addEventListener("popstate", () => go(new URL(location), false));
 
 addEventListener("keydown", (event) => {
-  if (event.target.closest("input, textarea, dialog")) {
+  // A dialog that was closed just now has the focus for a moment longer.
+  const asks = event.target.closest("dialog");
+  if (asks ? asks.open : event.target.closest("input, textarea")) {
     if (event.target !== search) return;
     if (event.key === "Escape") { search.value = ""; filter(); main.focus(); }
     if (event.key === "Enter") (main.querySelector("li[data-key]:not([hidden])") ?? main).focus();
     return;
   }
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || signIn?.hidden === false) return;
   if (keyPressed(event.key)) event.preventDefault();
 });
 
@@ -640,6 +710,7 @@ channel.onmessage = () => refresh();
 navigator.locks?.request("toft-board-stream", async () => {
   for (;;) {
     try {
+      if (signIn && session === "") throw new Error("signed out");
       const stream = await ask("/stream", { signal: null });
       const reader = stream.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let part = await reader.read(); stream.ok && !part.done; part = await reader.read()) {

@@ -1,4 +1,5 @@
-//! Who may ask: a browser that opened an address which was printed, by a host name that is known, from its own page.
+//! Who may ask: a browser that opened an address which was printed, or a person with a token of the server; by a host name
+//! that is known, from its own page.
 //!
 //! A cookie would go to every other port of this machine, where agents serve what they write. So the page keeps its secret
 //! where only its own origin reads it, and sends it in a header.
@@ -16,7 +17,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::{BoardState, locked};
+use crate::{BoardState, locked, people::PeopleBoards};
 
 /// Addresses that were printed and not opened.
 const INVITES: usize = 16;
@@ -38,17 +39,29 @@ pub(crate) struct BoardAccess {
     origins: Vec<String>,
     /// Where the board is opened.
     url: String,
-    /// The secrets of addresses that were printed; each counts once.
+    door: BoardDoor,
+}
+
+/// What opens the board.
+pub(crate) enum BoardDoor {
+    Address(PrintedAddresses),
+    Token(PeopleBoards),
+}
+
+/// Addresses that were printed, and the board that they open.
+pub(crate) struct PrintedAddresses {
+    /// Their secrets; each counts once.
     invites: Mutex<Vec<String>>,
     /// What each browser that opened one sends with its requests.
     session: String,
+    board: Arc<BoardState>,
 }
 
 /// The nonce of a response: what it may load carries it.
 #[derive(Clone)]
 pub(crate) struct Nonce(pub(crate) String);
 
-fn secret() -> io::Result<String> {
+pub(crate) fn secret() -> io::Result<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(blake3::hash(&bytes).to_hex().to_string())
@@ -59,8 +72,32 @@ fn same(one: &str, other: &str) -> bool {
     blake3::hash(one.as_bytes()) == blake3::hash(other.as_bytes())
 }
 
+impl PrintedAddresses {
+    pub(crate) fn to(board: Arc<BoardState>) -> io::Result<Self> {
+        Ok(Self { invites: Mutex::default(), session: secret()?, board })
+    }
+
+    /// A new secret.
+    fn invite(&self) -> io::Result<String> {
+        let secret = secret()?;
+        let mut invites = locked(&self.invites);
+        invites.push(secret.clone());
+        let old = invites.len().saturating_sub(INVITES);
+        invites.drain(..old);
+        Ok(secret)
+    }
+
+    /// Exchanges the secret of an address for that of a session.
+    fn open(&self, secret: &str) -> Option<String> {
+        let mut invites = locked(&self.invites);
+        let at = invites.iter().position(|known| same(known, secret))?;
+        invites.remove(at);
+        Some(self.session.clone())
+    }
+}
+
 impl BoardAccess {
-    pub(crate) fn new(address: &BoardAddress) -> io::Result<Self> {
+    pub(crate) fn new(address: &BoardAddress, door: BoardDoor) -> Self {
         let port = address.listen.port();
         let mut hosts = vec![address.listen.to_string(), format!("localhost:{port}")];
         let mut origins: Vec<String> = hosts.iter().map(|host| format!("http://{host}")).collect();
@@ -70,18 +107,30 @@ impl BoardAccess {
             hosts.extend(url.split_once("://").map(|(_, host)| host.to_owned()));
             origins.push(url.clone());
         }
-        Ok(Self { hosts, origins, url, invites: Mutex::default(), session: secret()? })
+        Self { hosts, origins, url, door }
     }
 
-    /// An address that opens the board once.
+    /// The boards of people at an address.
+    pub(crate) fn of_people(url: &str, people: PeopleBoards) -> Self {
+        let url = url.trim_end_matches('/').to_owned();
+        let hosts = url.split_once("://").map(|(_, host)| host.to_owned()).into_iter().collect();
+        Self { hosts, origins: vec![url.clone()], url, door: BoardDoor::Token(people) }
+    }
+
+    /// An address that opens the board once, if addresses open it.
     pub(crate) fn invite(&self) -> io::Result<String> {
-        let secret = secret()?;
-        let address = format!("{}/#{secret}", self.url);
-        let mut invites = locked(&self.invites);
-        invites.push(secret);
-        let old = invites.len().saturating_sub(INVITES);
-        invites.drain(..old);
-        Ok(address)
+        match &self.door {
+            BoardDoor::Address(printed) => Ok(format!("{}/#{}", self.url, printed.invite()?)),
+            BoardDoor::Token(_) => Ok(self.url.clone()),
+        }
+    }
+
+    /// The boards of people, if tokens open them.
+    pub(crate) fn people(&self) -> Option<&PeopleBoards> {
+        match &self.door {
+            BoardDoor::Address(_) => None,
+            BoardDoor::Token(people) => Some(people),
+        }
     }
 
     fn knows_host(&self, headers: &HeaderMap) -> bool {
@@ -94,51 +143,60 @@ impl BoardAccess {
         origin.is_some_and(|origin| self.origins.iter().any(|known| origin == known))
     }
 
-    fn knows_session(&self, headers: &HeaderMap) -> bool {
+    /// The board that a request may see.
+    async fn board(&self, headers: &HeaderMap) -> Result<Arc<BoardState>, Response> {
         let sent = headers.get(header::AUTHORIZATION).and_then(|sent| sent.to_str().ok());
-        sent.and_then(|sent| sent.strip_prefix("Bearer ")).is_some_and(|sent| same(sent, &self.session))
-    }
-
-    /// Exchanges the secret of an address for that of a session.
-    fn open(&self, secret: &str) -> Option<String> {
-        let mut invites = locked(&self.invites);
-        let at = invites.iter().position(|known| same(known, secret))?;
-        invites.remove(at);
-        Some(self.session.clone())
+        let sent = sent.and_then(|sent| sent.strip_prefix("Bearer ")).unwrap_or_default();
+        match &self.door {
+            BoardDoor::Address(printed) if same(sent, &printed.session) => Ok(printed.board.clone()),
+            BoardDoor::Address(_) => Err((StatusCode::UNAUTHORIZED, CLOSED).into_response()),
+            BoardDoor::Token(people) => people.board(sent).await,
+        }
     }
 }
 
-/// The secret of an address becomes that of a session, once.
-pub(crate) async fn open(State(state): State<Arc<BoardState>>, secret: String) -> Response {
-    match state.access.open(&secret) {
-        Some(session) => session.into_response(),
-        None => (StatusCode::UNAUTHORIZED, CLOSED).into_response(),
+/// The secret of an address becomes that of a session, once. A token is one.
+pub(crate) async fn open(State(access): State<Arc<BoardAccess>>, secret: String) -> Response {
+    match &access.door {
+        BoardDoor::Address(printed) => match printed.open(&secret) {
+            Some(session) => session.into_response(),
+            None => (StatusCode::UNAUTHORIZED, CLOSED).into_response(),
+        },
+        BoardDoor::Token(people) => match people.board(&secret).await {
+            Ok(_) => secret.into_response(),
+            Err(refused) => refused,
+        },
     }
 }
 
 /// What a stranger is told.
 const CLOSED: &str = "Open an address that toft board printed. Each opens once; Enter in its terminal prints another.";
 
-/// What everybody on this machine gets: the page without anything in it.
+/// What everybody gets: the page without anything in it, and what opens it.
 fn is_public(path: &str) -> bool {
-    matches!(path, "/" | "/issue" | "/open" | "/assets/board.css" | "/assets/board.js")
+    matches!(path, "/" | "/issue" | "/open" | "/sign-in" | "/assets/board.css" | "/assets/board.js")
 }
 
 /// Lets a request through, or says why not.
-pub(crate) async fn check(State(state): State<Arc<BoardState>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn check(State(access): State<Arc<BoardAccess>>, mut request: Request, next: Next) -> Response {
     let refused = |status: StatusCode, why: &'static str| (status, why).into_response();
-    let access = &state.access;
     let Ok(nonce) = secret() else { return refused(StatusCode::INTERNAL_SERVER_ERROR, "no random numbers") };
     let hosts = request.headers().get_all(header::HOST).iter().count();
     let mut answer = if hosts != 1 || !access.knows_host(request.headers()) {
         refused(StatusCode::MISDIRECTED_REQUEST, "this board has another address")
     } else if request.method() != Method::GET && !access.knows_origin(request.headers()) {
         refused(StatusCode::FORBIDDEN, "this request comes from another page")
-    } else if is_public(request.uri().path()) || access.knows_session(request.headers()) {
+    } else if is_public(request.uri().path()) {
         request.extensions_mut().insert(Nonce(nonce.clone()));
         next.run(request).await
     } else {
-        refused(StatusCode::UNAUTHORIZED, CLOSED)
+        match access.board(request.headers()).await {
+            Ok(board) => {
+                request.extensions_mut().insert(board);
+                next.run(request).await
+            }
+            Err(refused) => refused,
+        }
     };
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src 'self' data:; connect-src 'self'; \
@@ -165,25 +223,13 @@ mod tests {
 
     fn access() -> BoardAccess {
         let listen = "127.0.0.1:7000".parse().unwrap();
-        BoardAccess::new(&BoardAddress { listen, url: Some("https://board.example/".into()) }).unwrap()
+        let people = PeopleBoards::new(Arc::new(|_| unreachable!()), None);
+        let address = BoardAddress { listen, url: Some("https://board.example/".into()) };
+        BoardAccess::new(&address, BoardDoor::Token(people))
     }
 
     fn header(name: header::HeaderName, value: &str) -> HeaderMap {
         [(name, HeaderValue::from_str(value).unwrap())].into_iter().collect()
-    }
-
-    #[test]
-    fn an_address_opens_once() {
-        let access = access();
-        let url = access.invite().unwrap();
-        let secret = url.strip_prefix("https://board.example/#").unwrap();
-        assert!(access.open("").is_none() && access.open("x").is_none());
-        let session = access.open(secret).unwrap();
-        assert!(access.open(secret).is_none(), "it was opened");
-        assert!(access.knows_session(&header(header::AUTHORIZATION, &format!("Bearer {session}"))));
-        for wrong in ["Bearer ", "Bearer x", &session, secret] {
-            assert!(!access.knows_session(&header(header::AUTHORIZATION, wrong)), "{wrong}");
-        }
     }
 
     #[test]

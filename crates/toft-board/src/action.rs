@@ -3,14 +3,13 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
 use axum::{
-    Json,
-    extract::State,
+    Extension, Json,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
 use serde_json::json;
-use toft::views::{IssueView, RowAction, command_line};
+use toft::views::{IssueView, RowAction};
 
 use crate::{
     BoardState,
@@ -40,23 +39,24 @@ pub(crate) struct ActionRequest {
     preview: bool,
 }
 
-pub(crate) async fn action(State(state): State<Arc<BoardState>>, Json(request): Json<ActionRequest>) -> Response {
+pub(crate) async fn action(
+    Extension(state): Extension<Arc<BoardState>>,
+    Json(request): Json<ActionRequest>,
+) -> Response {
     let done = tokio::task::spawn_blocking(move || {
         let mut action = find(&state, &request)?;
-        let arguments = match (request.preview, &action.preview) {
-            (true, Some(preview)) => preview.clone(),
-            (true, None) => return Err("it has no preview".to_owned()),
-            (false, _) => action.with(request.said.trim()),
+        let arguments = match request.preview {
+            true => action.preview_arguments().ok_or("it has no preview")?,
+            false => action.with(request.said.trim()),
         };
-        let line = command_line(&arguments);
-        if !locked(&state.running).insert(line.clone()) {
-            return Err(format!("{line} runs already"));
+        if !locked(&state.running).insert(arguments.clone()) {
+            return Err(format!("{} runs already", action.line()));
         }
         let result = (state.runner)(&arguments, &AtomicBool::new(false));
-        locked(&state.running).remove(&line);
+        locked(&state.running).remove(&arguments);
         let allowed = !request.preview || result.succeeded && action.limit_to(&result.text);
         let line = allowed.then(|| action.line());
-        Ok(json!({ "succeeded": result.succeeded, "text": result.text, "line": line, "ran": command_line(&arguments) }))
+        Ok(json!({ "succeeded": result.succeeded, "text": result.text, "line": line }))
     });
     match done.await {
         Ok(Ok(answer)) => Json(answer).into_response(),
@@ -70,10 +70,7 @@ fn find(state: &BoardState, request: &ActionRequest) -> Result<RowAction, String
     let changed = || "it has changed meanwhile; look again".to_owned();
     let ActionRequest { action: key, line, comments, .. } = request;
     let Some(wanted) = &request.item else {
-        let mut found = page_actions(state.views.sources().len())
-            .into_iter()
-            .find(|action| action.key == *key)
-            .ok_or_else(changed)?;
+        let mut found = state.views.actions().into_iter().find(|action| action.key == *key).ok_or_else(changed)?;
         // A preview has named what the command is limited to.
         let same = found.line() == *line || found.limit_to(&format!("  only this: {line}")) && found.line() == *line;
         return same.then_some(found).ok_or_else(changed);
@@ -98,10 +95,4 @@ fn find(state: &BoardState, request: &ActionRequest) -> Result<RowAction, String
         }
         (_, false) => Err(changed()),
     }
-}
-
-/// What can be done on every page.
-pub(crate) fn page_actions(repositories: usize) -> Vec<RowAction> {
-    // Of several repositories, none is meant.
-    if repositories > 1 { Vec::new() } else { vec![RowAction::add(), RowAction::undo()] }
 }

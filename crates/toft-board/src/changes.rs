@@ -8,8 +8,8 @@ use std::{
 };
 
 use axum::{
-    Json,
-    extract::{Query, State},
+    Extension, Json,
+    extract::Query,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 use toft::{Error, text::clean};
 
 use crate::{
-    BoardState,
-    items::{ItemList, lists},
+    BoardState, blocking,
+    items::{ItemList, lists, note_list},
     locked,
+    page::page_buttons,
     place::{BoardPlace, PlaceQuery},
 };
 
@@ -29,7 +30,7 @@ const PLACES: usize = 32;
 const FRESH: Duration = Duration::from_secs(5);
 
 /// What was rendered last, by place.
-pub(crate) struct Renders {
+pub(crate) struct RenderCache {
     /// Differs for every start of the board: numbers of another one say nothing.
     epoch: String,
     /// Rises with every item that changes.
@@ -67,6 +68,9 @@ struct ChangesAnswer<'a> {
     title: &'a str,
     epoch: &'a str,
     version: u64,
+    /// What can be done on every page, as HTML; for a tab that has nothing yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actions: Option<String>,
     lists: Vec<ListChanges<'a>>,
 }
 
@@ -83,24 +87,22 @@ struct ListChanges<'a> {
 }
 
 pub(crate) async fn changes(
-    State(state): State<Arc<BoardState>>,
+    Extension(state): Extension<Arc<BoardState>>,
     Query(place): Query<PlaceQuery>,
     Query(SinceQuery { epoch, since }): Query<SinceQuery>,
 ) -> Response {
     let Some(place) = place.place() else { return (StatusCode::NOT_FOUND, "there is no such page").into_response() };
     let (shared, wanted) = (state.clone(), place.clone());
-    match tokio::task::spawn_blocking(move || rendered(&shared, &wanted)).await {
-        Ok(Ok(rendered)) => {
+    match blocking(move || rendered(&shared, &wanted)).await {
+        Ok(rendered) => {
             let known = locked(&state.renders).epoch.clone();
             let since = if known == epoch { since } else { 0 };
             let title = clean(&state.title);
-            let answer =
-                ChangesAnswer { title: &title, epoch: &known, version: rendered.version, lists: rendered.since(since) };
-            Json(answer).into_response()
+            let actions = (since == 0).then(|| page_buttons(&state.views.actions()).into_string());
+            let (version, lists) = (rendered.version, rendered.since(since));
+            Json(ChangesAnswer { title: &title, epoch: &known, version, actions, lists }).into_response()
         }
-        Ok(Err(error @ Error::Refused(_))) => (StatusCode::NOT_FOUND, error.to_string()).into_response(),
-        Ok(Err(error)) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response(),
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "it could not be read").into_response(),
+        Err(refused) => refused,
     }
 }
 
@@ -114,12 +116,13 @@ fn rendered(state: &BoardState, place: &BoardPlace) -> Result<Arc<Rendered>, Err
         return Ok(known.clone());
     }
     let at = Instant::now();
-    let lists = lists(&state.views, place)?;
+    let mut lists = lists(&state.views, place)?;
+    lists.extend(note_list(place, &state.notes()));
     state.read_ms.store(u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     Ok(locked(&state.renders).add(place, change, at, lists))
 }
 
-impl Renders {
+impl RenderCache {
     pub(crate) fn new() -> io::Result<Self> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
@@ -197,7 +200,7 @@ mod tests {
 
     #[test]
     fn only_what_changed_is_sent() {
-        let (mut renders, place) = (Renders::new().unwrap(), BoardPlace::Screen(Screen::Agents));
+        let (mut renders, place) = (RenderCache::new().unwrap(), BoardPlace::Screen(Screen::Agents));
         let mut add = |items: &[(&str, &str)]| renders.add(&place, 0, Instant::now(), list(items));
         let first = add(&[("x", "1"), ("y", "2")]);
         let all = &first.since(0)[0];

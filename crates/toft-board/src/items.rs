@@ -65,6 +65,13 @@ pub(crate) fn lists(views: &Views, place: &BoardPlace) -> Result<Vec<ItemList>, 
     })
 }
 
+/// What was said beside the outcomes, where a person looks first.
+pub(crate) fn note_list(place: &BoardPlace, notes: &[String]) -> Option<ItemList> {
+    let shown = *place == BoardPlace::Screen(toft::views::Screen::NeedsYou) && !notes.is_empty();
+    let row = |note: &String| item(note.clone(), &[], &html! { p.says { (clean(note)) } });
+    shown.then(|| list("said", "Notes", "", notes.iter().map(row)))
+}
+
 fn screen_lists(view: &ScreenView, several: bool) -> Vec<ItemList> {
     match view {
         ScreenView::NeedsYou(view) => {
@@ -366,7 +373,7 @@ pub(crate) fn history_item(row: &HistoryRow) -> ListItem {
             a.then href={"/?screen=board&at=" (encoded(&row.at.to_string()))} title="The board then" { (time(row.at)) }
             strong { (clean(&row.actor)) }
             span title=(clean(&row.verb)) { (clean(&row.meaning)) }
-            (link(row.repository.as_ref(), &row.entity, &row.shown))
+            @if row.has_page() { (link(row.repository.as_ref(), &row.entity, &row.shown)) } @else { span.id { (clean(&row.shown)) } }
             (repository_name(row.repository.as_ref()))
             @if !row.text.is_empty() { span.says { (clean(&row.text)) } }
         }

@@ -1,6 +1,7 @@
 //! `toft board`: what agents do, what needs a person, and what to do about it, in the browser.
 //!
-//! It renders [`toft::views`] and runs commands of toft: no rule is here. [`access`] decides who may ask; [`items`] and
+//! It renders [`toft::views`] and runs commands of toft: no rule is here. [`access`] decides who may ask; [`people`] opens a board
+//! for each token of a server; [`items`] and
 //! [`issue_page`] are views as HTML, item by item; [`changes`] sends the items that changed; [`text`] sends windows of diffs and
 //! logs; [`action`] runs what a button asks for.
 
@@ -11,6 +12,7 @@ mod graph;
 mod issue_page;
 mod items;
 mod page;
+mod people;
 mod place;
 mod text;
 
@@ -24,13 +26,12 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
-    Router,
-    extract::State,
-    http::{HeaderValue, header},
+    Extension, Router,
+    http::{HeaderValue, StatusCode, header},
     middleware,
     response::{
         IntoResponse, Response,
@@ -44,22 +45,30 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use toft::views::{CommandRunner, Views};
+use toft::{
+    Error,
+    store::{Fault, StoreError},
+    views::{CommandRunner, Views},
+};
 use tokio::{
     net::TcpListener,
     sync::{Semaphore, watch},
 };
 
-pub use self::access::BoardAddress;
-use self::{access::BoardAccess, changes::Renders, text::Texts};
+pub use self::{access::BoardAddress, people::OpenBoard};
+use self::{
+    access::{BoardAccess, BoardDoor, PrintedAddresses},
+    changes::RenderCache,
+    people::PeopleBoards,
+    text::TextCache,
+};
 
-/// What `toft board` shows, and how it does what it is told.
-pub struct BoardRules {
+/// What a board shows, and how it does what it is told.
+pub struct BoardSource {
     pub views: Views,
     pub runner: CommandRunner,
     /// What is shown, in a few words.
     pub title: String,
-    pub address: BoardAddress,
 }
 
 /// How long a change is waited for, and how often changes are told at most.
@@ -72,23 +81,53 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Connections at once, and how long the head of a request may take.
 const CONNECTIONS: usize = 256;
 const HEAD: Duration = Duration::from_secs(10);
+/// Notes that are shown, and for how long.
+const NOTES: usize = 10;
+const NOTED: Duration = Duration::from_secs(300);
 /// A sign of life on a stream without changes.
 const ALIVE: Duration = Duration::from_secs(20);
 
-/// What requests share.
+/// One board.
 pub(crate) struct BoardState {
-    views: Views,
+    views: Arc<Views>,
     runner: CommandRunner,
     title: String,
-    access: Arc<BoardAccess>,
-    renders: Mutex<Renders>,
-    texts: Mutex<Texts>,
+    renders: Mutex<RenderCache>,
+    texts: Mutex<TextCache>,
+    /// What was said beside the outcomes, and when.
+    notes: Mutex<Vec<(Instant, String)>>,
     /// Commands that run.
-    running: Mutex<HashSet<String>>,
+    running: Mutex<HashSet<Vec<String>>>,
     /// How long the last page took to read, in milliseconds.
-    read_ms: AtomicU64,
+    read_ms: Arc<AtomicU64>,
     /// Rises with every change.
     changes: watch::Receiver<u64>,
+}
+
+impl BoardState {
+    /// A board that hears of changes for as long as it is there.
+    fn start(BoardSource { views, runner, title }: BoardSource) -> io::Result<Arc<Self>> {
+        let (tell, changes) = watch::channel(0);
+        let (views, read_ms) = (Arc::new(views), Arc::default());
+        let (watched, read) = (views.clone(), Arc::clone(&read_ms));
+        thread::spawn(move || watch_stores(&watched, &read, &tell));
+        let renders = Mutex::new(RenderCache::new()?);
+        let (texts, notes, running) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Arc::new(Self { views, runner, title, renders, texts, notes, running, read_ms, changes }))
+    }
+
+    /// What was said beside the outcomes in the last minutes.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = locked(&self.notes);
+        notes.retain(|(at, _)| at.elapsed() < NOTED);
+        for note in self.views.take_notes() {
+            notes.retain(|(_, known)| *known != note);
+            notes.push((Instant::now(), note));
+        }
+        let old = notes.len().saturating_sub(NOTES);
+        notes.drain(..old);
+        notes.iter().map(|(_, note)| note.clone()).collect()
+    }
 }
 
 /// Makes addresses that open the board in one more browser.
@@ -103,42 +142,50 @@ impl BoardInvites {
 }
 
 /// Serves until the process ends. `ready` gets what makes addresses to open.
-pub fn serve(rules: BoardRules, ready: impl FnOnce(BoardInvites) -> io::Result<()>) -> io::Result<()> {
+pub fn serve(
+    source: BoardSource,
+    address: BoardAddress,
+    ready: impl FnOnce(BoardInvites) -> io::Result<()>,
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(rules, ready))
+    runtime.block_on(run(source, address, ready))
 }
 
-async fn run(rules: BoardRules, ready: impl FnOnce(BoardInvites) -> io::Result<()>) -> io::Result<()> {
-    let BoardRules { views, runner, title, address } = rules;
-    let listener = TcpListener::bind(address.listen).await?;
-    let listen: SocketAddr = listener.local_addr()?;
-    let access = Arc::new(BoardAccess::new(&BoardAddress { listen, ..address })?);
-    let (tell, changes) = watch::channel(0);
-    let state = Arc::new(BoardState {
-        views,
-        runner,
-        title,
-        access: access.clone(),
-        renders: Mutex::new(Renders::new()?),
-        texts: Mutex::default(),
-        running: Mutex::default(),
-        read_ms: AtomicU64::new(0),
-        changes,
-    });
-    let watched = state.clone();
-    thread::spawn(move || watch_stores(&watched, &tell));
-    let router = Router::new()
+/// The boards of a server at this address: each person signs in with a token, or at the identity provider that the server at
+/// `provider` names. Streams end when `ending` becomes true.
+pub fn people_router(url: &str, open: OpenBoard, provider: Option<String>, ending: watch::Receiver<bool>) -> Router {
+    router(BoardAccess::of_people(url, PeopleBoards::new(open, provider)), ending)
+}
+
+fn router(access: impl Into<Arc<BoardAccess>>, ending: watch::Receiver<bool>) -> Router {
+    let access = access.into();
+    Router::new()
         .route("/", get(page::index))
         .route("/issue", get(page::index))
         .route("/assets/board.css", get(style))
         .route("/assets/board.js", get(script))
         .route("/open", post(access::open))
+        .route("/sign-in", post(people::sign_in))
         .route("/changes", get(changes::changes))
         .route("/text", get(text::text))
-        .route("/stream", get(stream_changes))
+        .route("/stream", get(move |board| stream_changes(board, ending.clone())))
         .route("/action", post(action::action))
-        .layer(middleware::from_fn_with_state(state.clone(), access::check))
-        .with_state(state);
+        .route_layer(middleware::from_fn_with_state(access.clone(), access::check))
+        .with_state(access)
+}
+
+async fn run(
+    source: BoardSource,
+    address: BoardAddress,
+    ready: impl FnOnce(BoardInvites) -> io::Result<()>,
+) -> io::Result<()> {
+    let listener = TcpListener::bind(address.listen).await?;
+    let listen: SocketAddr = listener.local_addr()?;
+    let door = BoardDoor::Address(PrintedAddresses::to(BoardState::start(source)?)?);
+    let access = Arc::new(BoardAccess::new(&BoardAddress { listen, ..address }, door));
+    // It ends with its process.
+    let (_lasting, ending) = watch::channel(false);
+    let router = router(access.clone(), ending);
     ready(BoardInvites(access))?;
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
@@ -163,7 +210,7 @@ async fn run(rules: BoardRules, ready: impl FnOnce(BoardInvites) -> io::Result<(
 }
 
 /// Tells changes of the stores. A store that cannot be read is a change, too: the request that follows says why.
-fn watch_stores(BoardState { views, read_ms, .. }: &BoardState, tell: &watch::Sender<u64>) {
+fn watch_stores(views: &Views, read_ms: &AtomicU64, tell: &watch::Sender<u64>) {
     let mut cursor = None;
     while !tell.is_closed() {
         let seen = match &cursor {
@@ -193,13 +240,41 @@ fn asset(kind: &'static str, text: &'static str) -> Response {
 }
 
 /// Says that something has changed; tabs ask what.
-async fn stream_changes(State(state): State<Arc<BoardState>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let events = stream::unfold(state.changes.clone(), |mut changes| async move {
-        changes.changed().await.ok()?;
+async fn stream_changes(
+    Extension(board): Extension<Arc<BoardState>>,
+    ending: watch::Receiver<bool>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let seen = (board.changes.clone(), ending);
+    let events = stream::unfold(seen, |(mut changes, mut ending)| async move {
+        tokio::select! {
+            changed = changes.changed() => changed.ok()?,
+            _ = ending.wait_for(|ending| *ending) => return None,
+        }
         let count = *changes.borrow_and_update();
-        Some((Ok(Event::default().event("changed").data(count.to_string())), changes))
+        Some((Ok(Event::default().event("changed").data(count.to_string())), (changes, ending)))
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE))
+}
+
+/// What is answered if something could not be read.
+fn failed(error: &Error) -> Response {
+    match error {
+        Error::Refused(_) => (StatusCode::NOT_FOUND, error.to_string()),
+        Error::Store(StoreError::Blocked { fault: Fault::Credentials, .. }) => (
+            StatusCode::UNAUTHORIZED,
+            "The server does not know this token: it was revoked, or has expired.".to_owned(),
+        ),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+    }
+    .into_response()
+}
+
+/// Does something that may wait for a store; a failure becomes the answer.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Response> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| failed(&error)),
+        Err(_) => Err((StatusCode::INTERNAL_SERVER_ERROR, "it broke off").into_response()),
+    }
 }
 
 /// A lock whose holder may have panicked: what it guards is only a cache.

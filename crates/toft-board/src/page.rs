@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use axum::{Extension, extract::State, response::Html};
-use maud::{DOCTYPE, html};
-use toft::views::Screen;
+use maud::{DOCTYPE, Markup, html};
+use toft::views::{RowAction, Screen};
 
-use crate::{BoardState, access::Nonce, action::page_actions, place::NAMES};
+use crate::{
+    access::{BoardAccess, Nonce},
+    people::PeopleBoards,
+    place::NAMES,
+};
 
 pub(crate) async fn index(
-    State(state): State<Arc<BoardState>>,
+    State(access): State<Arc<BoardAccess>>,
     Extension(Nonce(nonce)): Extension<Nonce>,
 ) -> Html<String> {
+    let people = access.people();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -38,15 +43,14 @@ pub(crate) async fn index(
                     }
                     div.tools {
                         label { span.hidden { "Filter" } input #filter type="search" placeholder="Filter  /" autocomplete="off"; }
-                        @for action in page_actions(state.views.sources().len()) {
-                            button type="button" data-action=(action.key) data-line=(action.line()) data-asks=[action.asks]
-                                data-preview=[action.preview.as_ref().map(|_| "")] title={(action.line()) "  (key " (action.key) ")"} data-label=(if action.key == 'n' { "new issue" } else { action.label.as_str() }) { (action.label.as_str()) }
-                        }
+                        span #actions {}
+                        @if people.is_some() { button type="button" #sign-out hidden { "Sign out" } }
                         button type="button" #help title="Keys  (key ?)" { "?" }
                     }
                 }
                 p #trouble role="status" hidden {}
                 p #nothing role="status" hidden {}
+                @if let Some(people) = people { (sign_in_form(people)) }
                 main #main tabindex="0" { p.empty { "Loading…" } noscript { p { "The board needs JavaScript; toft top and toft status show the same." } } }
                 dialog #ask aria-labelledby="ask-title" {
                     form method="dialog" {
@@ -72,6 +76,34 @@ pub(crate) async fn index(
         }
     };
     Html(page.into_string())
+}
+
+/// What can be done on every page.
+pub(crate) fn page_buttons(actions: &[RowAction]) -> Markup {
+    html! {
+        @for action in actions {
+            button type="button" data-action=(action.key) data-line=(action.line()) data-asks=[action.asks]
+                data-preview=[action.preview.as_ref().map(|_| "")] title={(action.line()) "  (key " (action.key) ")"}
+                data-label=(if action.key == 'n' { "new issue" } else { action.label.as_str() }) { (action.label.as_str()) }
+        }
+    }
+}
+
+/// What a person without a session sees at a server.
+fn sign_in_form(people: &PeopleBoards) -> Markup {
+    html! {
+        form #sign-in hidden {
+            h2 { "Sign in" }
+            @if people.knows_provider() {
+                p { button type="button" #provider .primary { "Sign in with your account" } }
+                p #provider-address hidden { "Open " a #provider-link target="_blank" rel="noopener noreferrer" { "the sign-in page" } " and check that it shows " strong #provider-code {} "." }
+            }
+            input type="text" name="username" value="toft" autocomplete="username" hidden;
+            label { "Token" input #token type="password" autocomplete="current-password" required; }
+            p { button { "Sign in with a token" } }
+            p.faint { "An admin makes a token: " code { "toft token create NAME --role viewer" } }
+        }
+    }
 }
 
 /// What keys do.

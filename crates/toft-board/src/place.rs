@@ -63,6 +63,7 @@ impl PlaceQuery {
         }
         let screen = NAMES.iter().find(|(_, name)| *name == self.screen).map(|(screen, _)| *screen)?;
         Some(match (screen, self.at.filter(|at| !empty(at)), self.before) {
+            (Screen::Board, Some(at), _) if at.chars().any(char::is_control) => return None,
             (Screen::Board, Some(at), _) => BoardPlace::Past { at },
             (Screen::History, _, Some(before)) => BoardPlace::Earlier { before },
             _ => BoardPlace::Screen(screen),

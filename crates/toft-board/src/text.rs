@@ -7,9 +7,8 @@ use std::{
 };
 
 use axum::{
-    Json,
-    extract::{Query, State},
-    http::StatusCode,
+    Extension, Json,
+    extract::Query,
     response::{IntoResponse, Response},
 };
 use maud::html;
@@ -20,7 +19,7 @@ use toft::{
     views::{FollowedLog, IssueView, LogLine, RepositorySource},
 };
 
-use crate::{BoardState, locked, place::source};
+use crate::{BoardState, blocking, locked, place::source};
 
 /// Lines that are sent at once.
 const AT_ONCE: usize = 500;
@@ -70,7 +69,7 @@ type TextKey = (TextKind, Option<String>, String);
 
 /// Texts that were asked for last.
 #[derive(Default)]
-pub(crate) struct Texts(HashMap<TextKey, Arc<std::sync::Mutex<CachedText>>>);
+pub(crate) struct TextCache(HashMap<TextKey, Arc<std::sync::Mutex<CachedText>>>);
 
 /// A text, wrapped for the width that was asked for last.
 struct CachedText {
@@ -101,13 +100,10 @@ struct WrappedLine {
     end: usize,
 }
 
-pub(crate) async fn text(State(state): State<Arc<BoardState>>, Query(query): Query<TextQuery>) -> Response {
-    let read = tokio::task::spawn_blocking(move || answer(&state, &query)).await;
-    match read {
-        Ok(Ok(answer)) => Json(answer).into_response(),
-        Ok(Err(error @ Error::Refused(_))) => (StatusCode::NOT_FOUND, error.to_string()).into_response(),
-        Ok(Err(error)) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response(),
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "it could not be read").into_response(),
+pub(crate) async fn text(Extension(state): Extension<Arc<BoardState>>, Query(query): Query<TextQuery>) -> Response {
+    match blocking(move || answer(&state, &query)).await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(refused) => refused,
     }
 }
 
@@ -121,7 +117,7 @@ fn answer(state: &BoardState, query: &TextQuery) -> Result<TextAnswer, Error> {
     Ok(cached.answer(query.from))
 }
 
-impl Texts {
+impl TextCache {
     fn get(&mut self, key: TextKey) -> Arc<std::sync::Mutex<CachedText>> {
         if !self.0.contains_key(&key)
             && self.0.len() >= TEXTS
@@ -158,12 +154,8 @@ impl CachedText {
         }
         let lines = match query.kind {
             TextKind::Diff => {
-                let diff = IssueView::diff(source, &query.id)?.unwrap_or_default();
-                let files = if diff.files == 1 { "file" } else { "files" };
-                self.head = match diff.files {
-                    0 => "nothing was changed, or its workspace is not here".to_owned(),
-                    count => format!("{count} {files}, +{} −{}", diff.added, diff.removed),
-                };
+                let diff = IssueView::diff(source, &query.id)?;
+                self.head = diff.summary();
                 let line = |line: toft::views::DiffLine| TextLine {
                     class: line.kind.as_str(),
                     text: line.text.replace('\t', "    "),

@@ -6,11 +6,12 @@ use std::{
 };
 
 /// Where a server is: `https://HOST[:PORT][/SPACE]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ServerAddress {
     origin: String,
     space: String,
     authority: Option<PathBuf>,
+    token: Option<String>,
 }
 
 impl ServerAddress {
@@ -31,7 +32,7 @@ impl ServerAddress {
             "http" => return Err("without https, others on the network could read the token".to_owned()),
             _ => return Err("it has to begin with https://".to_owned()),
         }
-        Ok(Self { origin: format!("{scheme}://{host}"), space: space.to_owned(), authority: None })
+        Ok(Self { origin: format!("{scheme}://{host}"), space: space.to_owned(), authority: None, token: None })
     }
 
     /// Trusts the certificates of this file instead of those of the system.
@@ -39,6 +40,18 @@ impl ServerAddress {
     pub fn trusting(mut self, authority: Option<PathBuf>) -> Self {
         self.authority = authority;
         self
+    }
+
+    /// Asks with this token instead of one that this user keeps.
+    #[must_use]
+    pub fn with_token(mut self, token: Option<String>) -> Self {
+        self.token = token;
+        self
+    }
+
+    /// The token to ask with, if not one that this user keeps.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
     }
 
     pub(crate) fn encrypted(&self) -> bool {
@@ -66,6 +79,13 @@ fn is_loopback(host: &str) -> bool {
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
     name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Without the token.
+impl fmt::Debug for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServerAddress({self})")
+    }
 }
 
 impl fmt::Display for ServerAddress {

@@ -1,10 +1,7 @@
 //! Logging in with an identity provider: OAuth's device flow (RFC 8628). The person opens an address in any browser; meanwhile
 //! the provider is asked whether they did.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, de::DeserializeOwned};
 use toft_core::{
@@ -20,18 +17,53 @@ const PAUSE: Duration = Duration::from_secs(5);
 const SLOWER: Duration = Duration::from_secs(5);
 const DEVICE: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
-/// What a person has to do.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// What the provider answers first.
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct DeviceCode {
+struct DeviceCode {
     device_code: String,
-    /// What the person types, if the address does not have it.
-    pub user_code: String,
-    pub verification_uri: String,
-    /// The same, with the code in it.
-    pub verification_uri_complete: Option<String>,
+    user_code: String,
+    verification_uri: String,
+    verification_uri_complete: Option<String>,
     expires_in: u64,
     interval: Option<u64>,
+}
+
+/// A person who is logging in.
+#[derive(Debug)]
+pub struct DeviceLogin {
+    at: SentLogin,
+    device: DeviceCode,
+    until: Instant,
+    pause: Duration,
+    next: Instant,
+}
+
+impl DeviceLogin {
+    fn new(at: SentLogin, device: DeviceCode) -> Self {
+        let now = Instant::now();
+        let until = now + Duration::from_secs(device.expires_in.clamp(1, 3_600));
+        let pause = Duration::from_secs(device.interval.unwrap_or(PAUSE.as_secs()).clamp(1, 60));
+        Self { at, device, until, pause, next: now + pause }
+    }
+
+    /// The address that the person opens, with the code in it if the provider can.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.device.verification_uri_complete.as_deref().unwrap_or(&self.device.verification_uri)
+    }
+
+    /// The code that the person types or compares there.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        &self.device.user_code
+    }
+
+    /// How long the provider wants to be left alone.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        self.next.min(self.until).saturating_duration_since(Instant::now())
+    }
 }
 
 #[derive(Deserialize)]
@@ -48,7 +80,7 @@ struct Denied {
 
 impl RemoteStore {
     /// Where people log in.
-    pub fn login(&self) -> StoreResult<SentLogin> {
+    fn login(&self) -> StoreResult<SentLogin> {
         let answer = self.send("GET", "/v1/login", &[], None, ANSWER, true)?;
         match answer.status() {
             StatusCode::NOT_FOUND => {
@@ -64,28 +96,32 @@ impl RemoteStore {
     }
 
     /// Begins to log in.
-    pub fn begin_login(&self, at: &SentLogin) -> StoreResult<DeviceCode> {
+    pub fn begin_login(&self) -> StoreResult<DeviceLogin> {
+        let at = self.login()?;
         let form = [("client_id", at.client.as_str()), ("scope", &at.scope)];
-        self.ask_provider(&at.device_endpoint, &form)?.map_err(|denied| self.denied(at, &denied))
+        match self.ask_provider(&at.device_endpoint, &form)? {
+            Ok(device) => Ok(DeviceLogin::new(at, device)),
+            Err(denied) => Err(self.denied(&at, &denied)),
+        }
     }
 
-    /// Waits until the person has logged in; returns what the provider says of them.
-    pub fn await_login(&self, at: &SentLogin, code: &DeviceCode) -> StoreResult<String> {
-        let until = Instant::now() + Duration::from_secs(code.expires_in.clamp(1, 3_600));
-        let seconds = code.interval.unwrap_or(PAUSE.as_secs()).clamp(1, 60);
-        let mut pause = Duration::from_secs(seconds);
-        let form = [("grant_type", DEVICE), ("device_code", code.device_code.as_str()), ("client_id", &at.client)];
-        loop {
-            thread::sleep(pause.min(until.saturating_duration_since(Instant::now())));
-            match self.ask_provider::<Granted>(&at.token_endpoint, &form)? {
-                Ok(granted) => return Ok(granted.id_token),
-                Err(denied) if Instant::now() < until && denied.error == "slow_down" => pause += SLOWER,
-                // What is no answer of a provider, such as that of a proxy, may be one the next time.
-                Err(denied)
-                    if Instant::now() < until && ["", "authorization_pending"].contains(&denied.error.as_str()) => {}
-                Err(denied) => return Err(self.denied(at, &denied)),
-            }
+    /// What the provider says of the person, once they have logged in. It is not asked before its pause is over.
+    pub fn ask_login(&self, login: &mut DeviceLogin) -> StoreResult<Option<String>> {
+        if !login.pause().is_zero() {
+            return Ok(None);
         }
+        let DeviceLogin { at, device, until, .. } = &*login;
+        let form = [("grant_type", DEVICE), ("device_code", device.device_code.as_str()), ("client_id", &at.client)];
+        match self.ask_provider::<Granted>(&at.token_endpoint, &form)? {
+            Ok(granted) => return Ok(Some(granted.id_token)),
+            Err(denied) if Instant::now() < *until && denied.error == "slow_down" => login.pause += SLOWER,
+            // What is no answer of a provider, such as that of a proxy, may be one the next time.
+            Err(denied)
+                if Instant::now() < *until && ["", "authorization_pending"].contains(&denied.error.as_str()) => {}
+            Err(denied) => return Err(self.denied(at, &denied)),
+        }
+        login.next = Instant::now() + login.pause;
+        Ok(None)
     }
 
     /// Trades what the provider says for a token with this digest.

@@ -36,7 +36,7 @@ use ureq::{
 };
 
 pub use address::ServerAddress;
-pub use device::DeviceCode;
+pub use device::DeviceLogin;
 pub use objects::{LedgerPart, LogPart};
 
 /// How long a server may be away before a command fails: longer than a database server's failover takes.

@@ -287,9 +287,7 @@ impl<'w> Lander<'w> {
             let Some((newest, _)) = self.repository.newest(&target)? else { continue };
             let here = |known: &&mut Forecast| {
                 let landing = &known.entry.landing;
-                landing.offer.target == target
-                    && landing.state == LandingState::Queued
-                    && !matches!(known.entry.waits, Some(LandingWait::Elsewhere { .. }))
+                landing.offer.target == target && landing.state == LandingState::Queued && !known.entry.elsewhere
             };
             let mut asked: Vec<&mut Forecast> = forecast.iter_mut().filter(here).collect();
             let tips: Vec<String> = asked.iter().map(|known| known.entry.landing.offer.tip.clone()).collect();
@@ -473,10 +471,9 @@ impl<'w> Lander<'w> {
     /// Finished work lands where the configuration says now, not where it said when the work was finished.
     fn retarget(&self, ids: &[String]) -> Result<(), Error> {
         let Some(into) = &self.rules.into else { return Ok(()) };
-        for ListedLanding { landing, waits, .. } in self.work.landings(ids, 0)? {
-            let here = !matches!(waits, Some(LandingWait::Elsewhere { .. }));
+        for ListedLanding { landing, elsewhere, .. } in self.work.landings(ids, 0)? {
             // A revert belongs to the target that has what it takes back.
-            let here = here && landing.reverts.is_none();
+            let here = !elsewhere && landing.reverts.is_none();
             if here && landing.state == LandingState::Queued && landing.offer.target != *into {
                 let request = Retarget { landing: landing.id, target: into.clone() };
                 self.work.act(self.actor(), None, request)?;

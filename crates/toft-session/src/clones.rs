@@ -34,7 +34,7 @@ impl Session {
         let (mut dirs, mut last) = (Vec::new(), None);
         for (repository, _) in self.perform(visit::List {})? {
             let Some(url) = &repository.clone_url else { continue };
-            let dir = clones.join(clone_name(&repository));
+            let dir = clones.join(directory_name(&repository));
             let ready = match make {
                 true => self.prepare_clone(&repository, url, &dir, &mut say),
                 false => Ok(()),
@@ -110,7 +110,8 @@ fn wait_for_turn(clones: &Path) -> Result<RepoLock, Error> {
     }
 }
 
-fn clone_name(repository: &Repository) -> String {
+/// A name for a directory of a repository.
+pub(crate) fn directory_name(repository: &Repository) -> String {
     let fits = |letter: char| if letter.is_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
     let name: String = repository.name.chars().map(fits).collect();
     // Names may be the same; ids are not.

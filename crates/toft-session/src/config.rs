@@ -31,6 +31,8 @@ use crate::{
 pub struct Config {
     /// The store; found from `dir` if absent.
     pub store: Option<StoreLocation>,
+    /// The token for a toft server; `TOFT_TOKEN` or the one that is kept if absent.
+    pub token: Option<String>,
     /// The directory to start from; the current directory if absent.
     pub dir: Option<PathBuf>,
     /// The agent; `TOFT_AGENT`, configuration or the user's name if absent.

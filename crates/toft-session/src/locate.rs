@@ -150,7 +150,10 @@ pub fn locate(config: &Config) -> Result<Located, Error> {
     } else {
         (StoreLocation::Repo, StoreSource::Repository)
     };
-    let home = home_of(&store, checkout.as_ref(), &dir)?;
+    let home = match home_of(&store, checkout.as_ref(), &dir)? {
+        Home::Remote(server) => Home::Remote(server.with_token(config.token.clone())),
+        other => other,
+    };
     let on_server = match &home {
         Home::Remote(server) => token::name_on(server),
         Home::File(_) | Home::Server(_) => None,

@@ -12,10 +12,14 @@ use toft_core::{
     verbs::visit,
 };
 
+use toft_store::private;
+use toft_vcs::ID_FILE;
+
 use crate::{
+    clones::directory_name,
     config::{Config, StoreLocation},
     engine::Home,
-    error::Error,
+    error::{Error, io},
     locate::locate,
     registry::registered_stores,
     session::Session,
@@ -41,8 +45,13 @@ impl Session {
             Home::Server(url) => StoreLocation::Server(url.clone()),
             Home::Remote(address) => StoreLocation::Remote(address.to_string()),
         };
+        let token = match &self.located().store {
+            Home::Remote(address) => address.token().map(str::to_owned),
+            Home::File(_) | Home::Server(_) => None,
+        };
         Self::with(Config {
             store: Some(store),
+            token,
             dir: Some(dir.to_owned()),
             agent: Some(self.located().agent.clone()),
             brief: self.located().brief,
@@ -111,6 +120,46 @@ impl Session {
         }
         Ok(all)
     }
+}
+
+/// Every repository of the server of `config`, for a machine that has no clones: each in a directory below `plans` that has
+/// its plan and nothing else.
+pub fn repositories_of_server(config: &Config, plans: &Path) -> Result<Vec<ReachedSession>, Error> {
+    let config = Config { dir: Some(PathBuf::from("/")), whole_store: true, ..config.clone() };
+    let server = Session::with(config)?;
+    let mut all = Vec::new();
+    for (repository, _) in server.perform(visit::List {})? {
+        let planned = plan_only(&repository, plans).and_then(|dir| server.in_directory(&dir, false));
+        let (session, ledgers) = match planned {
+            Ok(session) => (session, true),
+            // What agents do is seen without it.
+            Err(error) => {
+                let session = server.in_directory(Path::new("/"), true)?;
+                session.note(format!("the plan of {} is not shown: {error}", repository.name));
+                (session, false)
+            }
+        };
+        let scope = Scope { repository: Some(repository.id), worktree: None };
+        all.push(ReachedSession { session, scope, name: Some(repository.name), ledgers });
+    }
+    if all.is_empty() {
+        all.push(ReachedSession { session: server, scope: Scope::default(), name: None, ledgers: false });
+    }
+    Ok(all)
+}
+
+/// A directory for the plan of a repository.
+fn plan_only(repository: &Repository, plans: &Path) -> Result<PathBuf, Error> {
+    let dir = plans.join(directory_name(repository));
+    let state = dir.join(".git").join("toft");
+    let id = state.join(ID_FILE);
+    if !id.exists() {
+        private::create_dir_all(&dir).map_err(io("make", &dir))?;
+        toft_vcs::clone::make_empty(&dir)?;
+        private::create_dir_all(&state).map_err(io("make", &state))?;
+        private::write(&id, repository.id.as_str().as_bytes()).map_err(io("write", &id))?;
+    }
+    Ok(dir)
 }
 
 /// Every repository of every store of this user, and of the store of `config`; each once. A store that cannot be read

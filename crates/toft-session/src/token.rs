@@ -1,9 +1,9 @@
 //! Tokens of this user, by server. A token goes to the server that it is kept for, and to no other.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fs, path::PathBuf, thread, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use toft_client::{RemoteStore, ServerAddress};
+use toft_client::{DeviceLogin, RemoteStore, ServerAddress};
 use toft_core::{
     refusal::VerbError,
     repository::Place,
@@ -38,8 +38,11 @@ pub(crate) fn address(text: &str) -> Result<ServerAddress, Error> {
     Ok(parsed.map_err(wrong)?.trusting(variable("TOFT_CA").map(PathBuf::from)))
 }
 
-/// The token for a server: `TOFT_TOKEN` if `TOFT_STORE` names that server, else the one that was kept.
+/// The token for a server: that of the address, else `TOFT_TOKEN` if `TOFT_STORE` names that server, else the one that was kept.
 pub(crate) fn of(server: &ServerAddress) -> Result<Option<String>, Error> {
+    if let Some(token) = server.token() {
+        return Ok(Some(token.to_owned()));
+    }
     let named = variable("TOFT_STORE").and_then(|text| address(&text).ok());
     if let Some(token) = variable("TOFT_TOKEN").filter(|_| named.as_ref() == Some(server)) {
         return Ok(Some(token.trim().to_owned()));
@@ -55,23 +58,54 @@ pub(crate) fn name_on(server: &ServerAddress) -> Option<String> {
 
 /// Asks a server whose a token is, and keeps it.
 pub fn login(server: &str, token: &str) -> Result<(SentToken, PathBuf), Error> {
-    let address = address(server)?;
-    let known = RemoteStore::new(address.clone(), token.to_owned())?.own_token()?;
-    let path = keep(&address, &known.name, token)?;
+    let known = known_token(server, token)?;
+    let path = keep(&address(server)?, &known.name, token)?;
     Ok((known, path))
 }
 
-/// Logs a person in with the identity provider of a server: `show` gets the address to open, and the code to type there.
-pub fn login_with_provider(server: &str, show: impl FnOnce(&str, &str)) -> Result<(SentToken, PathBuf), Error> {
-    let address = address(server)?;
-    let (remote, (secret, digest)) = (RemoteStore::new(address.clone(), String::new())?, new_secret()?);
-    let at = remote.login()?;
-    let code = remote.begin_login(&at)?;
-    show(code.verification_uri_complete.as_deref().unwrap_or(&code.verification_uri), &code.user_code);
-    let proof = remote.await_login(&at, &code)?;
-    let known = remote.trade_login(proof, digest)?;
-    let path = keep(&address, &known.name, &secret)?;
-    Ok((known, path))
+/// Asks a server whose a token is.
+pub fn known_token(server: &str, token: &str) -> Result<SentToken, Error> {
+    Ok(RemoteStore::new(address(server)?, token.to_owned())?.own_token()?)
+}
+
+/// A person who logs in with the identity provider of a server, and gets a token.
+pub struct ProviderLogin {
+    server: ServerAddress,
+    remote: RemoteStore,
+    login: DeviceLogin,
+    secret: String,
+    digest: String,
+}
+
+impl ProviderLogin {
+    /// Begins; the person opens the address next.
+    pub fn begin(server: &str) -> Result<Self, Error> {
+        let server = address(server)?;
+        let (remote, (secret, digest)) = (RemoteStore::new(server.clone(), String::new())?, new_secret()?);
+        Ok(Self { login: remote.begin_login()?, server, remote, secret, digest })
+    }
+
+    /// The address to open, and the code to type or compare there.
+    pub fn shown(&self) -> (&str, &str) {
+        (self.login.address(), self.login.code())
+    }
+
+    /// Asks whether the person has logged in; if so, returns whose the token is, and the token.
+    pub fn ask(&mut self) -> Result<Option<(SentToken, String)>, Error> {
+        let Some(proof) = self.remote.ask_login(&mut self.login)? else { return Ok(None) };
+        Ok(Some((self.remote.trade_login(proof, self.digest.clone())?, self.secret.clone())))
+    }
+
+    /// Waits until the person has logged in, and keeps the token.
+    pub fn wait(mut self) -> Result<(SentToken, PathBuf), Error> {
+        loop {
+            thread::sleep(self.login.pause());
+            if let Some((known, secret)) = self.ask()? {
+                let path = keep(&self.server, &known.name, &secret)?;
+                return Ok((known, path));
+            }
+        }
+    }
 }
 
 /// Trades a code for a token of this machine, and keeps it. A code is used once: the token is kept before it is sent.

@@ -70,11 +70,10 @@ impl IssuePage {
 
     pub(crate) fn see(&mut self, issue: OpenIssue) {
         self.trouble = None;
-        let lines = issue.diff.iter().flat_map(|diff| &diff.lines);
+        let lines = issue.diff.lines.iter();
         (self.places, self.diff) = lines.map(|line| (line.place.clone(), diff_line(line))).unzip();
         if self.diff.is_empty() {
-            let none = "Nothing was changed, or its workspace is not here.".to_owned();
-            (self.places, self.diff) = (vec![None], vec![(Tone::Faint, none)]);
+            (self.places, self.diff) = (vec![None], vec![(Tone::Faint, issue.diff.summary())]);
         }
         self.see_log(&issue.log);
         self.issue = Some(issue);

@@ -54,10 +54,10 @@ impl Prompt {
                 format!("{} ({}): ", action.asks.unwrap_or(&action.label), short(&action.title, TITLE))
             }
             Purpose::Confirm(action) if action.title.is_empty() => {
-                format!("{}? Enter does it, Esc does not", command_line(&action.command))
+                format!("{}? Enter does it, Esc does not", action.line())
             }
             Purpose::Confirm(action) => {
-                let (command, title) = (command_line(&action.command), short(&action.title, TITLE));
+                let (command, title) = (action.line(), short(&action.title, TITLE));
                 format!("{command} ({title})? Enter does it, Esc does not")
             }
             Purpose::Filter => "/".to_owned(),

@@ -37,7 +37,7 @@ pub(crate) struct RefreshRequest {
 #[derive(Clone, Debug)]
 pub(crate) struct OpenIssue {
     pub(crate) view: IssueView,
-    pub(crate) diff: Option<DiffView>,
+    pub(crate) diff: DiffView,
     pub(crate) log: Vec<LogLine>,
 }
 

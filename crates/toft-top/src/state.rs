@@ -441,10 +441,9 @@ impl TopState {
     }
 
     fn begin(&mut self, action: RowAction) -> Vec<Effect> {
-        match (action.asks, &action.preview) {
+        match (action.asks, action.preview_arguments()) {
             (Some(_), _) => self.prompt = Some(Prompt::new(Purpose::RowAction(action), "")),
-            (None, Some(preview)) => {
-                let arguments = preview.clone();
+            (None, Some(arguments)) => {
                 self.previewed = Some(action);
                 return self.start(arguments, true);
             }
@@ -521,8 +520,9 @@ impl TopState {
         match purpose {
             Purpose::Filter => Vec::new(),
             Purpose::Confirm(action) => {
-                self.sent_drafts(&action.command);
-                self.start(action.command, false)
+                let arguments = action.with("");
+                self.sent_drafts(&arguments);
+                self.start(arguments, false)
             }
             Purpose::RowAction(action)
                 if text.trim().is_empty() && !action.command.iter().any(|word| word == "--at") =>

@@ -32,9 +32,11 @@ fn action(key: char, label: &'static str, command: &[&str], asks: Option<&'stati
         label: label.to_owned(),
         title: "Sell apples".to_owned(),
         command,
+        dir: None,
         asks,
         prefix: String::new(),
         preview: None,
+        needs_clone: false,
     }
 }
 
@@ -183,7 +185,7 @@ fn issue() -> OpenIssue {
         ],
     };
     let diff = "diff --git a/apples.rs b/apples.rs\n--- a/apples.rs\n+++ b/apples.rs\n@@ -1,1 +1,2 @@\n fn sell() {}\n+fn weigh() {}\n";
-    OpenIssue { view, diff: Some(DiffView::of(diff)), log: Vec::new() }
+    OpenIssue { view, diff: DiffView::of(diff), log: Vec::new() }
 }
 
 fn top() -> TopState {

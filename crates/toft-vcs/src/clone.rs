@@ -43,6 +43,11 @@ pub fn clone(url: &str, dir: &Path) -> Result<(), ExchangeError> {
     Ok(())
 }
 
+/// Makes a directory a repository without history.
+pub fn make_empty(dir: &Path) -> Result<(), ExchangeError> {
+    Ok(Git::outside(dir).run(["init", "--quiet", "--template=", "--initial-branch=main"])?.ok().map(drop)?)
+}
+
 /// Lets a clone that toft made follow another address, if that has changed.
 pub fn follow(dir: &Path, url: &str) -> Result<(), ExchangeError> {
     let git_dir = dir.join(".git");

@@ -30,6 +30,14 @@ use toft_vcs::{
 
 use crate::Work;
 
+/// What a piece of finished work changes.
+pub enum LandingDiff {
+    /// In the format of git.
+    Text(Vec<u8>),
+    /// Why it is not known here.
+    Missing(String),
+}
+
 impl Work<'_> {
     /// The repository in which work lands, if its version control can.
     pub fn landing_repository(&self) -> Result<Option<LandingRepository>, Error> {
@@ -136,7 +144,7 @@ impl Work<'_> {
         Ok(listed)
     }
 
-    /// Marks work whose commits are in another clone.
+    /// Marks work whose commits are in another clone. Until it is approved, that is nobody's concern.
     fn mark_elsewhere(&self, listed: &mut [ListedLanding]) -> Result<(), Error> {
         let Some(repository) = self.landing_repository()? else { return Ok(()) };
         let pinned: BTreeSet<(String, String)> = repository.pinned()?.into_iter().collect();
@@ -147,7 +155,10 @@ impl Work<'_> {
             let may = self.is_of_this_clone(&entry.landing) || offer.sent && repository.pushes();
             if !has || !may {
                 let (host, clone) = (offer.host.clone(), offer.clone.clone());
-                entry.waits = Some(LandingWait::Elsewhere { host, clone });
+                entry.elsewhere = true;
+                if entry.waits != Some(LandingWait::Review) {
+                    entry.waits = Some(LandingWait::Elsewhere { host, clone });
+                }
             }
         }
         Ok(())
@@ -170,9 +181,8 @@ impl Work<'_> {
             return Ok(why);
         }
         let Some(repository) = self.landing_repository()? else { return Ok(why) };
-        for ListedLanding { landing, waits, .. } in self.landings(ids, 0)? {
+        for ListedLanding { landing, elsewhere, .. } in self.landings(ids, 0)? {
             let (named, own) = (!ids.is_empty(), self.is_of_this_clone(&landing));
-            let elsewhere = matches!(waits, Some(LandingWait::Elsewhere { .. }));
             let may = landing.may_be_taken(&landing.offer.tip, named || own || repository.pushes());
             // What was made here is taken too, so that no other clone does meanwhile.
             if !may || !elsewhere && (repository.pushes() || landing.offer.taken) {
@@ -184,6 +194,26 @@ impl Work<'_> {
             }
         }
         Ok(why)
+    }
+
+    /// What finished work changes, if this version control can tell. Commits of another machine are read where the server keeps
+    /// them; this clone stays as it is.
+    pub fn diff_of_landing(&self, landing: &Landing) -> Result<Option<LandingDiff>, Error> {
+        let Some(repository) = self.landing_repository()? else { return Ok(None) };
+        let LandingOffer { target, tip, clone, host, .. } = &landing.offer;
+        if repository.has(tip)? {
+            return Ok(Some(LandingDiff::Text(repository.diff(target, tip)?)));
+        }
+        let missing = match self.load_commits(&landing.repository, tip)? {
+            Some(bundle) => match repository.diff_of_bundle(target, tip, &bundle)? {
+                Some(diff) => return Ok(Some(LandingDiff::Text(diff))),
+                None => {
+                    "it is built on commits that are not here: fetch them, or review it in another clone".to_owned()
+                }
+            },
+            None => format!("its commits are in {clone} on {host}"),
+        };
+        Ok(Some(LandingDiff::Missing(missing)))
     }
 
     /// Takes one piece of work; returns what is in the way.

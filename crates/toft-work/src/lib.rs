@@ -14,6 +14,7 @@ pub mod workspaces;
 
 use std::ops::Deref;
 
+pub use landing::LandingDiff;
 pub use named::Assigned;
 use toft_session::Session;
 pub use work::operation;

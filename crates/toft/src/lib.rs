@@ -62,5 +62,5 @@ pub use toft_session::{
     transcript,
 };
 pub use toft_vcs as vcs;
-pub use toft_work::{Assigned, Work, operation, setup::variables, workspaces};
+pub use toft_work::{Assigned, LandingDiff, Work, operation, setup::variables, workspaces};
 pub use worker::{AgentBuilder, ClaimQuery, Finish, Job, Kept, Worker};

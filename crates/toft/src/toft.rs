@@ -133,15 +133,16 @@ pub struct Reached {
     pub ledgers: bool,
 }
 
+impl From<repositories::ReachedSession> for Reached {
+    fn from(reached: repositories::ReachedSession) -> Self {
+        let repositories::ReachedSession { session, scope, name, ledgers } = reached;
+        Self { toft: session.into(), scope, name, ledgers }
+    }
+}
+
 /// Every repository of every store of this user, and of the store of `config`; each once. A store that cannot be read
 /// is one entry of the second list.
 pub fn every_repository(config: &Config) -> Result<(Vec<Reached>, Vec<String>), Error> {
     let (all, bad) = repositories::every_repository(config)?;
-    let all = all.into_iter().map(|reached| Reached {
-        toft: reached.session.into(),
-        scope: reached.scope,
-        name: reached.name,
-        ledgers: reached.ledgers,
-    });
-    Ok((all.collect(), bad))
+    Ok((all.into_iter().map(Reached::from).collect(), bad))
 }

@@ -33,6 +33,9 @@ pub(crate) struct Serve {
     /// Send traces to this OpenTelemetry collector, such as http://127.0.0.1:4318
     #[arg(long, value_name = "URL")]
     pub(crate) traces: Option<String>,
+    /// Serve the board at this address of the server: https://fleet.example
+    #[arg(long, value_name = "URL", help_heading = "People")]
+    pub(crate) board: Option<String>,
     /// Requests a second that each token may send; 0 for no limit
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) limit: u32,

@@ -1,17 +1,19 @@
-//! board: screens in the browser.
+//! board: screens in the browser, and those that a server shows to people.
 
 use std::{
     io::{self, Write as _},
     net::{Ipv4Addr, SocketAddr},
     process::ExitCode,
+    sync::Arc,
     thread,
 };
 
-use toft_board::{BoardAddress, BoardInvites, BoardRules};
+use toft::{Config, StoreLocation, session_token, state_home, views::Views, wire::SentToken};
+use toft_board::{BoardAddress, BoardInvites, BoardSource, OpenBoard};
 
 use super::{
     App, Done,
-    runner::{runner, views},
+    runner::{runner, runner_of_person, views},
 };
 use crate::{
     args::Board,
@@ -32,10 +34,9 @@ pub(super) fn board(app: &App<'_>, args: &Board) -> Done {
         return Err(Failure::invalid(format!("{url} is not the address of a proxy with TLS"), "https://box.example"));
     }
     let (views, title) = views(app, args.all_repos)?;
-    let rules =
-        BoardRules { views, runner: runner(app)?, title, address: BoardAddress { listen, url: args.url.clone() } };
+    let source = BoardSource { views, runner: runner(app)?, title };
     let mut refused = None;
-    let served = toft_board::serve(rules, |invites| {
+    let served = toft_board::serve(source, BoardAddress { listen, url: args.url.clone() }, |invites| {
         invite(app, invites).map_err(|failure| {
             refused = Some(failure);
             io::ErrorKind::Other.into()
@@ -85,4 +86,23 @@ fn invite(app: &App<'_>, invites: BoardInvites) -> Result<(), Failure> {
         });
     }
     Ok(())
+}
+
+/// Opens boards of people at a server: each asks that server with the person's own token.
+pub(super) fn open_board(server: &str) -> OpenBoard {
+    let server = server.to_owned();
+    Arc::new(move |token| {
+        let SentToken { name, space, .. } = session_token::known_token(&server, token)?;
+        let home = state_home().join("board").join(&space);
+        let config = Config {
+            store: Some(StoreLocation::Remote(server.clone())),
+            token: Some(token.to_owned()),
+            agent: Some(name.clone()),
+            ..Config::default()
+        };
+        // Nobody sees the plans of another space.
+        let views = Views::of_server(&config, &home.join("plans"))?;
+        let runner = runner_of_person(&server, token, &name, &home);
+        Ok(BoardSource { views, runner, title: format!("{space}, as {name}") })
+    })
 }

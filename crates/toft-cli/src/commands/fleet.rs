@@ -1,23 +1,25 @@
 //! serve, login, token.
 
-use std::io::IsTerminal as _;
+use std::{io::IsTerminal as _, net::SocketAddr};
 
 use toft::{
     Toft,
     refusal::Refusal,
     session_token,
+    session_token::ProviderLogin,
     token::TokenRole,
     verbs::{
         token::{Create, List, Revoke},
         visit,
     },
 };
+use toft_board::people_router;
 use toft_server::{
     IdentityRules,
-    http::{ServeRules, ServerLog, serve as serve_http},
+    http::{Listening, ServeRules, ServerLog, serve as serve_http},
 };
 
-use super::{App, Done, asked};
+use super::{App, Done, asked, board::open_board};
 use crate::{
     args::{CreateToken, Join, Login, RepoCommand, Serve, TokenCommand},
     exit::Failure,
@@ -57,19 +59,39 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
     };
     let shown = std::cell::RefCell::new(Ok(std::process::ExitCode::SUCCESS));
     let scheme = if args.cert.is_some() { "https" } else { "http" };
-    let served = serve_http(&rules, |address| {
+    let board = args.board.as_deref().map(|board| board_address(board, args.listen)).transpose()?;
+    let people = args.oidc.is_some();
+    let served = serve_http(&rules, |Listening { address, ending }| {
         let url = format!("{scheme}://{address}");
-        *shown.borrow_mut() = app.show(&Serving { url, store: located.store.to_string() });
+        // A certificate is for the name by which others know the server.
+        let own = if args.cert.is_some() { board.clone().unwrap_or_default() } else { url.clone() };
+        *shown.borrow_mut() = app.show(&Serving { url, store: located.store.to_string(), board: board.clone() });
+        let provider = people.then(|| own.clone());
+        board.as_ref().map(|url| people_router(url, open_board(&own), provider, ending))
     });
     served?.map_err(|error| Failure::stopped(format!("the server stopped: {error}"), ""))?;
     shown.into_inner()
 }
 
+/// The address of the board, if browsers may send tokens there.
+fn board_address(text: &str, listen: SocketAddr) -> Result<String, Failure> {
+    let url = text.trim_end_matches('/');
+    let hint = format!("--board https://fleet.example, or --board http://{listen} for this machine");
+    let host = url.split_once("://").filter(|(scheme, _)| *scheme == "https").map(|(_, host)| host);
+    let own = listen.ip().is_loopback() && url == format!("http://{listen}");
+    let sign = |sign: char| sign.is_ascii_alphanumeric() || ".-:[]".contains(sign);
+    match own || host.is_some_and(|host| !host.is_empty() && host.chars().all(sign)) {
+        true => Ok(url.strip_suffix(":443").unwrap_or(url).to_owned()),
+        false => Err(Failure::invalid(format!("{text} is no address of this server with TLS"), &hint)),
+    }
+}
+
 pub(super) fn login(app: &App<'_>, args: &Login) -> Done {
     if args.web {
-        let (known, file) = session_token::login_with_provider(&args.url, |address, code| {
-            tell_wait(&clean(&format!("Open {address} and check that it shows {code}")));
-        })?;
+        let login = ProviderLogin::begin(&args.url)?;
+        let (address, code) = login.shown();
+        tell_wait(&clean(&format!("Open {address} and check that it shows {code}")));
+        let (known, file) = login.wait()?;
         return app.show(&LoggedIn::of(&args.url, known, file));
     }
     let typed = match std::io::stdin().is_terminal() {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use toft::{
+    LandingDiff,
     land::{LandEvent, Lander},
     landing::LandingState,
     runner::perform_check,
@@ -98,10 +99,15 @@ pub(super) fn review(app: &App<'_>, args: &Review) -> Done {
         let found = work.landings(std::slice::from_ref(id), 0)?.into_iter().next();
         let missing = || Failure::invalid(format!("{id} has no finished work"), "toft review lists what waits");
         let entry = found.ok_or_else(missing)?;
-        let Some(repository) = work.landing_repository()? else { return app.show(&LandShown(entry)) };
-        let (target, tip) = (&entry.landing.offer.target, &entry.landing.offer.tip);
-        let diff = repository.diff(target, tip).map_err(toft::Error::from)?;
-        return app.show(&ReviewShown { diff: String::from_utf8_lossy(&diff).into_owned(), entry });
+        let diff = match work.diff_of_landing(&entry.landing)? {
+            None => return app.show(&LandShown(entry)),
+            Some(LandingDiff::Text(diff)) => String::from_utf8_lossy(&diff).into_owned(),
+            Some(LandingDiff::Missing(why)) => {
+                toft.note(why);
+                return app.show(&LandShown(entry));
+            }
+        };
+        return app.show(&ReviewShown { diff, entry });
     }
     let comments: Vec<(String, String)> = args.at.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
     let mut message = args.message.clone().unwrap_or_default();

@@ -249,7 +249,7 @@ impl<'a> App<'a> {
             let toft = self.open()?;
             let scope = if reach.here { toft.here() } else { toft.scope() };
             let scope = Scope { worktree: reach.worktree.clone().or(scope.worktree), ..scope };
-            return Ok(vec![RepositorySource { toft, scope, name: None, ledgers }]);
+            return Ok(vec![RepositorySource { toft, scope, name: None, ledgers, is_clone: true }]);
         }
         let (found, bad) = toft::every_repository(&self.config()?)?;
         self.notes.borrow_mut().extend(bad);
@@ -262,6 +262,7 @@ impl<'a> App<'a> {
                 scope,
                 name: one.name.or_else(|| Some(String::new())),
                 ledgers: ledgers && one.ledgers,
+                is_clone: true,
             }
         };
         Ok(found.into_iter().map(reached).collect())

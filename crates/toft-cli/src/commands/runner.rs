@@ -2,6 +2,7 @@
 
 use std::{
     io::Read as _,
+    path::Path,
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -67,12 +68,35 @@ pub(super) fn runner(app: &App<'_>) -> Result<CommandRunner, Failure> {
         // A directory that the command names itself counts.
         let named = [&given, arguments].iter().all(|all| all.first().is_some_and(|first| first == "-C"));
         command.args(&given[if named { 2 } else { 0 }..]).args(arguments);
-        command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        match command.spawn() {
-            Ok(child) => listen(child, stop),
-            Err(error) => CommandResult { succeeded: false, text: format!("toft: {error}") },
-        }
+        run(command, stop)
     }))
+}
+
+/// Runs commands for a person at a server, with their token. They get nothing of the server's own environment, which may have
+/// the password of its database.
+#[expect(clippy::disallowed_methods, reason = "toft itself, for what a person at a screen asked")]
+pub(super) fn runner_of_person(server: &str, token: &str, name: &str, home: &Path) -> CommandRunner {
+    let [server, token, name] = [server, token, name].map(str::to_owned);
+    let home = home.to_owned();
+    Arc::new(move |arguments: &[String], stop: &AtomicBool| {
+        let program = match std::env::current_exe() {
+            Ok(program) => program,
+            Err(error) => return CommandResult { succeeded: false, text: format!("toft: {error}") },
+        };
+        let mut command = Command::new(program);
+        let kept = ["PATH", "TMPDIR", "TOFT_CA"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.args(arguments).env_clear().envs(kept).current_dir("/").env("HOME", &home).env("USER", &name);
+        command.env("TOFT_STORE", &server).env("TOFT_TOKEN", &token);
+        run(command, stop)
+    })
+}
+
+fn run(mut command: Command, stop: &AtomicBool) -> CommandResult {
+    command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    match command.spawn() {
+        Ok(child) => listen(child, stop),
+        Err(error) => CommandResult { succeeded: false, text: format!("toft: {error}") },
+    }
 }
 
 /// Asks a command to end, and ends it if it does not.

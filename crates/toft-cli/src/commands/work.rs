@@ -36,7 +36,7 @@ use crate::{
 pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     let mut all = ready::Outcome { ready: Vec::new(), more: false, not_ready: Vec::new() };
     let mut names = Names::default();
-    for RepositorySource { toft, scope, name, ledgers } in app.reach(&args.reach)? {
+    for RepositorySource { toft, scope, name, ledgers, .. } in app.reach(&args.reach)? {
         let request = ready::Request {
             scope,
             labels: args.labels.clone(),

@@ -17,6 +17,8 @@ use super::{
 pub(crate) struct Serving {
     pub(crate) url: String,
     pub(crate) store: String,
+    /// The address of the board, if it is served.
+    pub(crate) board: Option<String>,
 }
 
 /// The address of the board.
@@ -49,7 +51,11 @@ impl View for Serving {
     }
 
     fn json(&self) -> Value {
-        json!({ "url": self.url, "store": self.store })
+        let mut shown = json!({ "url": self.url, "store": self.store });
+        if let Some(board) = &self.board {
+            shown["board"] = board.as_str().into();
+        }
+        shown
     }
 
     fn ids(&self) -> Vec<String> {
@@ -59,6 +65,9 @@ impl View for Serving {
     fn text(&self, page: &mut Page) {
         page.line(format!("Serving {} at {}", clean(&self.store), self.url));
         page.line("On another machine: toft login URL, then toft init --store URL");
+        if let Some(board) = &self.board {
+            page.line(format!("Board: {board}"));
+        }
     }
 }
 

@@ -154,11 +154,10 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
             NeedsYou::Question { task, issue, from, text, choices, behind, .. } => {
                 let (from, text, waits) = (clean(from), short(text, 100), waits(*behind));
                 let id = shown_id(task.as_str(), issue.as_deref());
-                let answer = match choices.is_empty() {
-                    true => "…".to_owned(),
-                    false => choices.iter().map(|choice| short(choice, 40)).collect::<Vec<_>>().join(" | "),
-                };
-                format!("  {id}  {from} asks: {text}{waits}\n    toft answer {id} \"{answer}\"")
+                // What an agent proposes is no part of a command that a person may copy.
+                let proposed: Vec<String> =
+                    choices.iter().map(|choice| format!("\n      {}", short(choice, 70))).collect();
+                format!("  {id}  {from} asks: {text}{waits}{}\n    toft answer {id} \"…\"", proposed.concat())
             }
             NeedsYou::Failed { task, issue, name, text, behind } => {
                 let (name, text, waits) = (short(name, 50), short(text, 70), waits(*behind));

@@ -28,10 +28,11 @@ mod writer;
 
 use std::{future::Future, io, net::SocketAddr, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
+use axum::Router;
 use serde_json::json;
 use toft_core::{retention::Retention, verbs::Policy};
 use toft_session::{engine::Home, error::Error};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 
 pub use openapi::openapi;
 pub use server_log::ServerLog;
@@ -71,8 +72,16 @@ pub struct ServeRules {
     pub retention: Retention,
 }
 
-/// Serves until the process is told to end. `ready` gets the address once it is bound. The outer error is that of the store.
-pub fn serve(rules: &ServeRules, ready: impl FnOnce(SocketAddr)) -> Result<io::Result<()>, Error> {
+/// A server that listens.
+pub struct Listening {
+    pub address: SocketAddr,
+    /// Becomes true when it ends: what lasts has to end, too.
+    pub ending: watch::Receiver<bool>,
+}
+
+/// Serves until the process is told to end. `ready` is called once the address is bound, and returns pages to serve beside. The
+/// outer error is that of the store.
+pub fn serve(rules: &ServeRules, ready: impl FnOnce(Listening) -> Option<Router>) -> Result<io::Result<()>, Error> {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Ok(Err(error)),
@@ -86,7 +95,7 @@ pub fn serve(rules: &ServeRules, ready: impl FnOnce(SocketAddr)) -> Result<io::R
 
 async fn run(
     rules: &ServeRules,
-    ready: impl FnOnce(SocketAddr),
+    ready: impl FnOnce(Listening) -> Option<Router>,
 ) -> (Option<Arc<ServerState>>, Result<io::Result<()>, Error>) {
     // The first process of a container is not ended by a signal that it does not listen to.
     let mut told = pin!(told_to_end());
@@ -109,7 +118,7 @@ async fn listen(
     rules: &ServeRules,
     state: &Arc<ServerState>,
     told: impl Future<Output = ()>,
-    ready: impl FnOnce(SocketAddr),
+    ready: impl FnOnce(Listening) -> Option<Router>,
 ) -> io::Result<()> {
     let tls = rules.tls.as_ref().map(|(chain, key)| connections::acceptor(chain, key)).transpose()?;
     let listener = bind(rules.listen).await?;
@@ -118,15 +127,18 @@ async fn listen(
         tokio::spawn(connections::serve(listener, None, router, std::future::pending()));
     }
     let address = listener.local_addr()?;
-    ready(address);
+    let (end, ending) = watch::channel(false);
+    let pages = ready(Listening { address, ending }).unwrap_or_default();
     state.log.event("started", json!({ "address": address.to_string(), "version": env!("CARGO_PKG_VERSION") }));
     state.start();
     let ended = async {
         told.await;
         state.log.event("draining", json!({ "waiting": state.waiting() }));
         state.drain();
+        // Nobody may listen.
+        let _ = end.send(true);
     };
-    connections::serve(listener, tls, routes::router(state.clone()), ended).await;
+    connections::serve(listener, tls, routes::router(state.clone()).merge(pages), ended).await;
     state.log.event("stopped", json!({}));
     Ok(())
 }

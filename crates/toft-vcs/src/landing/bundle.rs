@@ -67,13 +67,34 @@ impl LandingRepository {
                 return Ok(BundleTaken::Lacks);
             }
         }
-        let mut file = NamedTempFile::with_prefix("toft-bundle-").map_err(io("make", &std::env::temp_dir()))?;
-        file.write_all(bundle).map_err(io("write", file.path()))?;
+        let file = bundle_file(bundle)?;
         let spec = name.map_or_else(|| commit.to_owned(), |name| format!("+{commit}:{QUEUE}{name}"));
-        let checked = ["-c", "fetch.fsckObjects=true", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
-        Git::of_remotes(&self.common)?.run(checked)?.arg(file.path()).arg(spec).ok()?;
+        Git::of_remotes(&self.common)?.run(CHECKED)?.arg(file.path()).arg(spec).ok()?;
         Ok(BundleTaken::Taken)
     }
+
+    /// What a commit of a bundle changes since it left `target`, in the format of git; this repository stays as it is. Nothing
+    /// if the bundle is built on commits that it lacks.
+    pub fn diff_of_bundle(&self, target: &str, commit: &str, bundle: &[u8]) -> Result<Option<Vec<u8>>, WorkspaceError> {
+        for needed in prerequisites(bundle).unwrap_or_default().iter().map(String::as_str).chain([target]) {
+            if !self.has(needed)? {
+                return Ok(None);
+            }
+        }
+        let (file, aside) = (bundle_file(bundle)?, self.objects_aside()?);
+        let fetched = Git::of_remotes(&self.common)?.run(CHECKED)?.arg(file.path()).arg(commit);
+        aside.of(fetched).ok()?;
+        Ok(Some(aside.of(self.run_diff(target, commit)?).ok()?))
+    }
+}
+
+/// How a bundle is taken: git checks every object in it.
+const CHECKED: [&str; 6] = ["-c", "fetch.fsckObjects=true", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
+
+fn bundle_file(bundle: &[u8]) -> Result<NamedTempFile, WorkspaceError> {
+    let mut file = NamedTempFile::with_prefix("toft-bundle-").map_err(io("make", &std::env::temp_dir()))?;
+    file.write_all(bundle).map_err(io("write", file.path()))?;
+    Ok(file)
 }
 
 /// The commits that a bundle is built on; none if it is no bundle, or leaves out more than history.

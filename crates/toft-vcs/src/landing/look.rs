@@ -2,13 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     path::Path,
 };
 
 use toft_core::landing::WorkChanges;
 
 use super::{LandingRepository, TRAILER};
-use crate::{Vcs, git_run::Git, lock::io, workspace::WorkspaceError};
+use crate::{Vcs, command::Run, git_run::Git, lock::io, workspace::WorkspaceError};
 
 /// Maximum number of commits of a target that are searched for landings.
 const SEARCHED: &str = "--max-count=2000";
@@ -41,20 +42,39 @@ impl LoggedCommit {
     }
 }
 
+/// Objects that are of no use later.
+pub(super) struct ObjectsAside {
+    dir: tempfile::TempDir,
+    known: OsString,
+}
+
+impl ObjectsAside {
+    /// Lets git write objects here, and read those of the repository, too.
+    pub(super) fn of(&self, run: Run) -> Run {
+        run.env("GIT_OBJECT_DIRECTORY", self.dir.path()).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &self.known)
+    }
+}
+
 impl LandingRepository {
+    /// A place for objects of one question: the repository stays as it is.
+    pub(super) fn objects_aside(&self) -> Result<ObjectsAside, WorkspaceError> {
+        let dir = tempfile::tempdir().map_err(io("make", &std::env::temp_dir()))?;
+        let known = std::env::join_paths([self.common.join("objects")]).unwrap_or_default();
+        Ok(ObjectsAside { dir, known })
+    }
+
     /// Which of these pairs of commits merge, and the files in which the others conflict. Nothing is written.
     pub fn forecast(&self, pairs: &[(String, String)]) -> Result<Vec<Option<Vec<String>>>, WorkspaceError> {
         if pairs.is_empty() {
             return Ok(Vec::new());
         }
-        let aside = tempfile::tempdir().map_err(io("make", &std::env::temp_dir()))?;
+        let aside = self.objects_aside()?;
         let mut run = self.git.run(Vec::<String>::new())?;
         if let Some(file) = &self.attributes {
             run = run.arg("-c").arg(format!("core.attributesFile={}", file.path().display()));
         }
         run = run.args(["merge-tree", "--stdin", "--name-only", "--no-messages", "--allow-unrelated-histories"]);
-        let objects = std::env::join_paths([self.common.join("objects")]).unwrap_or_default();
-        run = run.env("GIT_OBJECT_DIRECTORY", aside.path()).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
+        run = aside.of(run);
         let feed: String = pairs.iter().map(|(one, other)| format!("{one} {other}\n")).collect();
         let said = run.ok_fed(|to| to.write_all(feed.as_bytes()))?;
         let mut words = said.split(|byte| *byte == 0);
@@ -165,8 +185,12 @@ impl LandingRepository {
 
     /// What a commit changes since it left `target`, in the format of git.
     pub fn diff(&self, target: &str, tip: &str) -> Result<Vec<u8>, WorkspaceError> {
+        Ok(self.run_diff(target, tip)?.ok()?)
+    }
+
+    pub(super) fn run_diff(&self, target: &str, tip: &str) -> Result<Run, WorkspaceError> {
         let ask = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"];
-        Ok(self.git.run(ask)?.arg(format!("{target}...{tip}")).ok()?)
+        Ok(self.git.run(ask)?.arg(format!("{target}...{tip}")))
     }
 
     /// Whether a branch of a submodule, as the user's checkout has it, contains a commit. Where the submodule is not checked

@@ -21,6 +21,21 @@ pub struct CommandResult {
     pub text: String,
 }
 
+/// The directory in which a command runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandDir {
+    pub path: PathBuf,
+    /// Whether it is a clone. On a server it is not: what needs files is not offered there, and a person who copies a command
+    /// runs it in a clone of their own.
+    pub is_clone: bool,
+}
+
+impl CommandDir {
+    fn arguments(&self) -> [String; 2] {
+        ["-C".to_owned(), self.path.display().to_string()]
+    }
+}
+
 /// Something to do about a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RowAction {
@@ -29,8 +44,11 @@ pub struct RowAction {
     pub label: String,
     /// The title of what it is about.
     pub title: String,
-    /// The arguments of `toft`.
+    /// The arguments of `toft`, without what a person says.
     pub command: Vec<String>,
+    /// Where it runs, if that is not where the person is.
+    #[serde(skip)]
+    pub dir: Option<CommandDir>,
     /// What a person has to say first; that becomes the last argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asks: Option<&'static str>,
@@ -40,6 +58,9 @@ pub struct RowAction {
     /// The command that shows what would happen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preview: Option<Vec<String>>,
+    /// Whether it needs the files of the repository.
+    #[serde(skip)]
+    pub needs_clone: bool,
 }
 
 impl RowAction {
@@ -50,9 +71,11 @@ impl RowAction {
             label: label.to_owned(),
             title: String::new(),
             command,
+            dir: None,
             asks: None,
             prefix: String::new(),
             preview: None,
+            needs_clone: false,
         }
     }
 
@@ -64,21 +87,23 @@ impl RowAction {
         Self { preview: Some(command.iter().map(|&word| word.to_owned()).collect()), ..self }
     }
 
-    /// The same action, about something of this title, in another directory.
-    #[must_use]
-    pub fn about(mut self, title: &str, dir: Option<&PathBuf>) -> Self {
-        title.clone_into(&mut self.title);
-        let Some(dir) = dir else { return self };
-        for command in std::iter::once(&mut self.command).chain(&mut self.preview) {
-            command.splice(0..0, ["-C".to_owned(), dir.display().to_string()]);
-        }
-        self
+    fn in_clone(self) -> Self {
+        Self { needs_clone: true, ..self }
+    }
+
+    /// Actions about something of this title, in a directory: those that can be done there.
+    pub(crate) fn about(actions: impl IntoIterator<Item = Self>, title: &str, dir: Option<&CommandDir>) -> Vec<Self> {
+        let can = |action: &Self| !action.needs_clone || dir.is_none_or(|dir| dir.is_clone);
+        let about = |action: Self| Self { title: title.to_owned(), dir: dir.cloned(), ..action };
+        actions.into_iter().filter(can).map(about).collect()
     }
 
     /// The command as a person would type it, with `…` for what is asked.
     #[must_use]
     pub fn line(&self) -> String {
-        let line = command_line(&self.command);
+        let dir = self.dir.as_ref().filter(|dir| dir.is_clone);
+        let words = dir.into_iter().flat_map(CommandDir::arguments).chain(self.command.iter().cloned());
+        let line = command_line(&words.collect::<Vec<_>>());
         match self.asks {
             Some(_) if line.ends_with('=') => format!("{line}…"),
             Some(_) => format!("{line} …"),
@@ -86,10 +111,10 @@ impl RowAction {
         }
     }
 
-    /// The arguments with what was said.
+    /// The arguments with what was said, and where they run.
     #[must_use]
     pub fn with(&self, said: &str) -> Vec<String> {
-        let mut arguments = self.command.clone();
+        let mut arguments = self.placed(&self.command);
         if self.asks.is_none() {
             return arguments;
         }
@@ -103,6 +128,16 @@ impl RowAction {
             }
         }
         arguments
+    }
+
+    /// The arguments of the preview, and where they run.
+    #[must_use]
+    pub fn preview_arguments(&self) -> Option<Vec<String>> {
+        self.preview.as_ref().map(|preview| self.placed(preview))
+    }
+
+    fn placed(&self, arguments: &[String]) -> Vec<String> {
+        self.dir.iter().flat_map(CommandDir::arguments).chain(arguments.iter().cloned()).collect()
     }
 
     /// Answers a question, which its gate names: the next one of the same task is another one.
@@ -152,15 +187,15 @@ impl RowAction {
     }
 
     pub(crate) fn land(id: &str) -> Self {
-        Self::new('l', "land", &["land", id]).previewed(&["land", "-n", id])
+        Self::new('l', "land", &["land", id]).previewed(&["land", "-n", id]).in_clone()
     }
 
     pub(crate) fn land_all() -> Self {
-        Self::new('l', "land", &["land"]).previewed(&["land", "-n"])
+        Self::new('l', "land", &["land"]).previewed(&["land", "-n"]).in_clone()
     }
 
     pub(crate) fn revert(id: &str) -> Self {
-        Self::new('v', "revert", &["land", "revert", id])
+        Self::new('v', "revert", &["land", "revert", id]).in_clone()
     }
 
     pub(crate) fn accept(id: &str) -> Self {
@@ -231,8 +266,7 @@ impl RowAction {
     /// The same action, about what another one is about, where that one runs.
     pub(crate) fn like(mut self, other: &Self) -> Self {
         self.title.clone_from(&other.title);
-        let dir = if other.command.first().is_some_and(|word| word == "-C") { &other.command[..2] } else { &[] };
-        self.command.splice(0..0, dir.iter().cloned());
+        self.dir.clone_from(&other.dir);
         self
     }
 
@@ -280,8 +314,18 @@ mod tests {
 
     #[test]
     fn an_act_is_a_command_with_what_was_said() {
-        let action = RowAction::answer("tf-1").about("Sell apples", Some(&PathBuf::from("/shop")));
+        let about = |action, is_clone| {
+            RowAction::about([action], "Sell apples", Some(&CommandDir { path: "/shop".into(), is_clone })).pop()
+        };
+        let action = about(RowAction::answer("tf-1"), true).unwrap();
         assert_eq!(command_line(&action.with("it's 7 days")), r"toft -C /shop answer tf-1 'it'\''s 7 days'");
+        assert_eq!(action.line(), "toft -C /shop answer tf-1 …");
+        let action = about(RowAction::stop("tf-1"), false).unwrap();
+        assert_eq!(command_line(&action.with("")), "toft -C /shop stop tf-1");
+        assert_eq!(action.line(), "toft stop tf-1");
+        let action = about(RowAction::land("tf-1"), true).unwrap();
+        assert_eq!(command_line(&action.preview_arguments().unwrap()), "toft -C /shop land -n tf-1");
+        assert_eq!(about(RowAction::land("tf-1"), false), None, "nothing lands without files");
         let line = RowAction::tell_about_line("tf-1", "a.rs:7");
         assert_eq!(command_line(&line.with("why?")), "toft tell tf-1 'a.rs:7: why?'");
         assert_eq!(command_line(&RowAction::answer("tf-1").with("-x")), "toft answer tf-1 -- -x");

@@ -1,6 +1,6 @@
 //! Agents: who works on what, where, and what they said last.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use toft_core::{
@@ -11,7 +11,7 @@ use toft_core::{
 };
 use toft_session::Error;
 
-use super::{RepositorySource, RowAction};
+use super::{CommandDir, RepositorySource, RowAction};
 
 /// Leases that are looked at.
 const MOST: usize = 2_000;
@@ -120,7 +120,7 @@ impl AgentsView {
                         waits: false,
                         note: None,
                         cost: None,
-                        actions: vec![action.about(&name, dir.as_ref())],
+                        actions: RowAction::about([action], &name, dir.as_ref()),
                         name,
                     });
                 }
@@ -136,7 +136,7 @@ impl AgentsView {
     fn add_working(
         &mut self,
         source: &RepositorySource<'_>,
-        agents: &BTreeMap<(String, String), (agent::Listed, Option<PathBuf>)>,
+        agents: &BTreeMap<(String, String), (agent::Listed, Option<CommandDir>)>,
     ) -> Result<(), Error> {
         let RepositorySource { toft, scope, name, .. } = source;
         let request = status::Request { scope: scope.clone(), limit: MOST };
@@ -164,7 +164,7 @@ impl AgentsView {
                 waits: false,
                 note: row.note,
                 cost: row.cost,
-                actions: actions.into_iter().map(|action| action.about(&row.task.spec.name, dir.as_ref())).collect(),
+                actions: RowAction::about(actions, &row.task.spec.name, dir.as_ref()),
                 title: row.task.spec.name,
                 name: row.agent,
                 id,
@@ -185,7 +185,7 @@ impl AgentsView {
                 spent: workflow.spent,
                 budget: workflow.budget,
                 paused,
-                actions: actions.into_iter().map(|action| action.about(&workflow.title, dir.as_ref())).collect(),
+                actions: RowAction::about(actions, &workflow.title, dir.as_ref()),
                 id: about,
             });
         }
@@ -210,10 +210,7 @@ impl AgentsView {
                 waits: true,
                 note: Some(text),
                 cost: None,
-                actions: RowAction::answers(&gate, &choices)
-                    .into_iter()
-                    .map(|action| action.about(&title, dir.as_ref()))
-                    .collect(),
+                actions: RowAction::about(RowAction::answers(&gate, &choices), &title, dir.as_ref()),
                 title,
                 name: from,
                 id,

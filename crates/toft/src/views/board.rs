@@ -83,8 +83,9 @@ impl BoardView {
 
     /// The plans of repositories as they were at a time or a revision. Who worked on what then is not known.
     pub fn at(sources: &[RepositorySource<'_>], when: &str) -> Result<Self, Error> {
-        let mut columns: BTreeMap<IssueStage, Vec<Card>> = BTreeMap::new();
-        let mut missing = None;
+        let mut columns: BTreeMap<IssueStage, Vec<Card>> =
+            IssueStage::ALL.into_iter().map(|stage| (stage, Vec::new())).collect();
+        let (mut missing, mut read) = (None, false);
         for source in sources.iter().filter(|source| source.ledgers) {
             let Some(plan) = source.toft.plan()? else { continue };
             let past = match plan.at(when) {
@@ -94,6 +95,7 @@ impl BoardView {
                     continue;
                 }
             };
+            read = true;
             let now = past.now()?;
             let closed = IssueFilter { status: Some("closed".into()), limit: CLOSED, ..IssueFilter::default() };
             let all = past.list(&IssueFilter::default())?.into_iter().chain(past.list(&closed)?);
@@ -112,7 +114,7 @@ impl BoardView {
                 columns.entry(facts.stage()).or_default().push(card);
             }
         }
-        match missing.filter(|_| columns.is_empty()) {
+        match missing.filter(|_| !read) {
             Some(error) => Err(error),
             None => Ok(Self::with(columns, MOST)),
         }
@@ -132,7 +134,7 @@ impl BoardView {
 }
 
 fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error> {
-    let RepositorySource { toft, scope, name, ledgers } = source;
+    let RepositorySource { toft, scope, name, ledgers, .. } = source;
     let request = status::Request { scope: scope.clone(), limit: MOST };
     let outcome = toft.work().act(&toft.located().agent, None, request)?;
     let plan = toft.plan()?.filter(|_| *ledgers);
@@ -196,10 +198,7 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
     for ((_, card), shown) in cards.iter_mut().zip(shown) {
         card.repository.clone_from(name);
         card.shown = shown;
-        card.actions = std::mem::take(&mut card.actions)
-            .into_iter()
-            .map(|action| action.about(&card.title, dir.as_ref()))
-            .collect();
+        card.actions = RowAction::about(std::mem::take(&mut card.actions), &card.title, dir.as_ref());
     }
     Ok(cards)
 }

@@ -9,6 +9,9 @@ pub struct DiffView {
     pub files: usize,
     pub added: usize,
     pub removed: usize,
+    /// Why it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
 }
 
 /// A line of a diff.
@@ -52,6 +55,25 @@ impl DiffKind {
 }
 
 impl DiffView {
+    /// A diff that cannot be had.
+    #[must_use]
+    pub fn missing(why: String) -> Self {
+        Self { missing: Some(why), ..Self::default() }
+    }
+
+    /// How much it changes, or why that is not known.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        match (&self.missing, self.files) {
+            (Some(why), _) => why.clone(),
+            (None, 0) => "nothing was changed".to_owned(),
+            (None, files) => {
+                let word = if files == 1 { "file" } else { "files" };
+                format!("{files} {word}, +{} −{}", self.added, self.removed)
+            }
+        }
+    }
+
     /// Reads a diff in the format of git.
     #[must_use]
     pub fn of(diff: &str) -> Self {

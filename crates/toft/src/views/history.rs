@@ -38,6 +38,15 @@ pub struct HistoryRow {
     pub text: String,
 }
 
+impl HistoryRow {
+    /// Whether there is more to see of what it is about: issues, tasks, workflows and agents have a page.
+    #[must_use]
+    pub fn has_page(&self) -> bool {
+        let kind = self.verb.split('.').next().unwrap_or_default();
+        ["agent", "claim", "epic", "flow", "issue", "land", "lease", "save", "state", "task"].contains(&kind)
+    }
+}
+
 impl HistoryView {
     /// The newest events of repositories, at most so many of each.
     pub fn of(sources: &[RepositorySource<'_>], limit: usize) -> Result<Self, Error> {

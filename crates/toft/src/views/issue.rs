@@ -15,6 +15,7 @@ use toft_core::{
 };
 use toft_plan::Plan;
 use toft_session::Error;
+use toft_work::LandingDiff;
 
 use super::{DiffView, HistoryRow, RepositorySource, RowAction, history::rows, landing_state, queue};
 
@@ -209,8 +210,7 @@ impl IssueView {
         if name.is_some() {
             view.actions.push(RowAction::comment(&view.id));
         }
-        let dir = source.dir();
-        view.actions = view.actions.into_iter().map(|action| action.about(&view.title, dir.as_ref())).collect();
+        view.actions = RowAction::about(view.actions, &view.title, source.dir().as_ref());
         view.shown = source.shorten(&[&view.id]).swap_remove(0);
         Ok(view)
     }
@@ -368,18 +368,21 @@ impl IssueView {
     }
 
     /// What its agents changed, in the format of git: of finished work, what would land.
-    pub fn diff(source: &RepositorySource<'_>, id: &str) -> Result<Option<DiffView>, Error> {
+    pub fn diff(source: &RepositorySource<'_>, id: &str) -> Result<DiffView, Error> {
         let work = source.toft.work();
         let landing = some(work.landings(&[id.to_owned()], 0))?.and_then(|found| found.into_iter().next());
         let queued = landing.filter(|entry| entry.landing.state == LandingState::Queued);
-        if let (Some(entry), Some(repository)) = (queued, work.landing_repository()?) {
-            let diff = repository.diff(&entry.landing.offer.target, &entry.landing.offer.tip)?;
-            return Ok(Some(DiffView::of(&readable(&String::from_utf8_lossy(&diff)))));
+        if let Some(diff) = queued.map(|entry| work.diff_of_landing(&entry.landing)).transpose()?.flatten() {
+            return Ok(match diff {
+                LandingDiff::Text(diff) => DiffView::of(&readable(&String::from_utf8_lossy(&diff))),
+                LandingDiff::Missing(why) => DiffView::missing(why),
+            });
         }
-        let Ok(all) = source.toft.workspaces() else { return Ok(None) };
-        let Some(named) = some(all.named(Some(id)))? else { return Ok(None) };
-        let Some(workspace) = some(all.open(&named))? else { return Ok(None) };
-        Ok(Some(DiffView::of(&readable(&all.diff(&workspace, false)?))))
+        let none = || DiffView::missing("it has no workspace here".to_owned());
+        let Ok(all) = source.toft.workspaces() else { return Ok(none()) };
+        let Some(named) = some(all.named(Some(id)))? else { return Ok(none()) };
+        let Some(workspace) = some(all.open(&named))? else { return Ok(none()) };
+        Ok(DiffView::of(&readable(&all.diff(&workspace, false)?)))
     }
 }
 

@@ -18,17 +18,17 @@ mod status;
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::Path,
     time::{Duration, Instant},
 };
 
 use toft_core::repository::Scope;
-use toft_session::{Error, config::Config};
+use toft_session::{Error, config::Config, repositories::repositories_of_server};
 
 use crate::{Reached, Toft, every_repository};
 
 pub use self::{
-    action::{CommandResult, CommandRunner, RowAction, command_line},
+    action::{CommandDir, CommandResult, CommandRunner, RowAction, command_line},
     agents::{AgentRow, AgentsView, BudgetRow},
     board::{BoardColumn, BoardView, Card},
     diff::{DiffKind, DiffLine, DiffView},
@@ -53,12 +53,15 @@ pub struct RepositorySource<'a> {
     pub name: Option<String>,
     /// Whether its issues are wanted, too.
     pub ledgers: bool,
+    /// Whether its directory is a clone.
+    pub is_clone: bool,
 }
 
 impl RepositorySource<'_> {
     /// The directory in which commands about it run.
-    fn dir(&self) -> Option<PathBuf> {
-        self.name.as_ref().map(|_| self.toft.located().dir.clone())
+    fn dir(&self) -> Option<CommandDir> {
+        let path = || self.toft.located().dir.clone();
+        self.name.as_ref().map(|_| CommandDir { path: path(), is_clone: self.is_clone })
     }
 
     /// Ids as people see them: as short as is unique.
@@ -73,6 +76,8 @@ impl RepositorySource<'_> {
 pub struct Views {
     repositories: Vec<Reached>,
     several: bool,
+    /// Whether their directories are clones.
+    are_clones: bool,
 }
 
 /// How far the stores were when something was looked at.
@@ -84,22 +89,23 @@ impl Views {
     #[must_use]
     pub fn of(toft: Toft) -> Self {
         let scope = toft.scope();
-        Self { repositories: vec![Reached { toft, scope, name: None, ledgers: true }], several: false }
+        Self {
+            repositories: vec![Reached { toft, scope, name: None, ledgers: true }],
+            several: false,
+            are_clones: true,
+        }
     }
 
     /// Of every repository of this user; the second list has what could not be read.
     pub fn of_all(config: &Config) -> Result<(Self, Vec<String>), Error> {
-        let (mut repositories, bad) = every_repository(config)?;
-        // Each has a name of its own, so that it is found again by it.
-        let mut known = BTreeMap::new();
-        for reached in &mut repositories {
-            let name = reached.name.clone().unwrap_or_default();
-            let count = known.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
-            if *count > 1 {
-                reached.name = Some(format!("{name} ({count})"));
-            }
-        }
-        Ok((Self { repositories, several: true }, bad))
+        let (repositories, bad) = every_repository(config)?;
+        Ok((Self { repositories: named(repositories), several: true, are_clones: true }, bad))
+    }
+
+    /// Of every repository of the server of `config`, on a machine without clones: their plans are kept below `plans`.
+    pub fn of_server(config: &Config, plans: &Path) -> Result<Self, Error> {
+        let repositories = repositories_of_server(config, plans)?.into_iter().map(Reached::from).collect();
+        Ok(Self { repositories: named(repositories), several: true, are_clones: false })
     }
 
     /// The repositories.
@@ -108,9 +114,15 @@ impl Views {
         let mut sources = Vec::new();
         for Reached { toft, scope, name, ledgers } in &self.repositories {
             let name = name.clone().or_else(|| self.several.then(String::new));
-            sources.push(RepositorySource { toft, scope: scope.clone(), name, ledgers: *ledgers });
+            let (scope, is_clone) = (scope.clone(), self.are_clones);
+            sources.push(RepositorySource { toft, scope, name, ledgers: *ledgers, is_clone });
         }
         sources
+    }
+
+    /// What the repositories are called.
+    pub fn names(&self) -> Vec<Option<&str>> {
+        self.repositories.iter().map(|reached| reached.name.as_deref()).collect()
     }
 
     /// The repository of this name; the only one if there is one.
@@ -120,6 +132,13 @@ impl Views {
             1 => sources.pop(),
             _ => sources.into_iter().find(|source| source.name.as_deref() == name),
         }
+    }
+
+    /// What can be done wherever one looks; of several repositories, none is meant.
+    pub fn actions(&self) -> Vec<RowAction> {
+        let mut sources = self.sources();
+        let Some(only) = sources.pop().filter(|_| sources.is_empty()) else { return Vec::new() };
+        RowAction::about([RowAction::add(), RowAction::undo()], "", only.dir().as_ref())
     }
 
     /// How far the stores are.
@@ -152,4 +171,17 @@ impl Views {
     pub fn take_notes(&self) -> Vec<String> {
         self.repositories.iter().flat_map(|reached| reached.toft.take_notes()).collect()
     }
+}
+
+/// Each repository with a name of its own, so that it is found again by it.
+fn named(mut repositories: Vec<Reached>) -> Vec<Reached> {
+    let mut known = BTreeMap::new();
+    for reached in &mut repositories {
+        let name = reached.name.clone().unwrap_or_default();
+        let count = known.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
+        if *count > 1 {
+            reached.name = Some(format!("{name} ({count})"));
+        }
+    }
+    repositories
 }

@@ -184,7 +184,7 @@ impl NeedsYouView {
         let ids: Vec<&str> = rows.iter().map(|need| need.id.as_str()).collect();
         let (shown, dir) = (source.shorten(&ids), source.dir());
         for (mut need, shown) in rows.into_iter().zip(shown) {
-            need.actions = need.actions.into_iter().map(|action| action.about(&need.title, dir.as_ref())).collect();
+            need.actions = RowAction::about(need.actions, &need.title, dir.as_ref());
             self.rows.push(Need { shown, repository: source.name.clone(), ..need });
         }
         self.working += status.outcome.working.iter().filter(|row| !row.lost).count();

@@ -83,10 +83,7 @@ impl QueueView {
         let dir = source.dir();
         for ((entry, id), shown) in all.into_iter().zip(ids).zip(shown) {
             let known = forecast.get(&entry.landing.id);
-            let actions = actions(&entry, &id)
-                .into_iter()
-                .map(|action| action.about(&entry.landing.title, dir.as_ref()))
-                .collect();
+            let actions = RowAction::about(actions(&entry, &id), &entry.landing.title, dir.as_ref());
             let waits = landing_state(&entry);
             let ListedLanding { landing, .. } = entry;
             self.rows.push(QueueRow {
@@ -144,7 +141,7 @@ pub fn landing_state(entry: &ListedLanding) -> String {
         }
         (Some(LandingWait::PullRequest { url }), _) => format!("waits for {url}"),
         (Some(LandingWait::Elsewhere { .. }), _) if landing.may_be_taken(&landing.offer.tip, false) => {
-            "is on the server".into()
+            "ready to land in any clone".into()
         }
         (Some(LandingWait::Elsewhere { clone, .. }), _) => format!("is in {clone}"),
         (_, LandingState::Bounced) => {

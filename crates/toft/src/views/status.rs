@@ -57,7 +57,7 @@ impl StatusView {
     }
 
     fn add(&mut self, source: &RepositorySource<'_>, limit: usize) -> Result<(), Error> {
-        let RepositorySource { toft, scope, name, ledgers } = source;
+        let RepositorySource { toft, scope, name, ledgers, .. } = source;
         let me = &toft.located().agent;
         let mut outcome = toft.work().act(me, None, status::Request { scope: scope.clone(), limit })?;
         let mut workspaces = Overview::default();

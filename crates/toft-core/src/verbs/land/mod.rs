@@ -213,6 +213,16 @@ pub struct ListedLanding {
     /// It was sent back, and an agent works on its task or can.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mending: bool,
+    /// Its commits are in another clone, as far as the one who lists knows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
+}
+
+impl ListedLanding {
+    /// A landing that waits for nothing.
+    fn of(landing: Landing) -> Self {
+        Self { landing, waits: None, held: false, mending: false, elsewhere: false }
+    }
 }
 
 impl Verb for List {
@@ -249,17 +259,12 @@ impl Verb for List {
             let status = task.map(|task| task.state.status);
             let held = status.is_some_and(TaskStatus::held);
             let mending = held || status == Some(TaskStatus::Pending);
-            listed.push(ListedLanding { landing, waits, held, mending });
+            listed.push(ListedLanding { waits, held, mending, ..ListedLanding::of(landing) });
         }
         if self.past > 0 {
             let past = LandingQuery { repository, live: false, limit: self.past + all.len() };
             let past = work.tx.landings(&past)?.into_iter().filter(|landing| !landing.state.live());
-            listed.extend(past.take(self.past).map(|landing| ListedLanding {
-                landing,
-                waits: None,
-                held: false,
-                mending: false,
-            }));
+            listed.extend(past.take(self.past).map(ListedLanding::of));
         }
         if self.ids.is_empty() {
             return Ok(listed);
@@ -268,7 +273,7 @@ impl Verb for List {
         for text in &self.ids {
             let landing = find_landing(work, text)?;
             let entry = listed.iter().find(|entry| entry.landing.id == landing.id).cloned();
-            named.push(entry.unwrap_or(ListedLanding { landing, waits: None, held: false, mending: false }));
+            named.push(entry.unwrap_or_else(|| ListedLanding::of(landing)));
         }
         let place = |entry: &ListedLanding| listed.iter().position(|other| other.landing.id == entry.landing.id);
         named.sort_by_key(|entry| place(entry).unwrap_or(usize::MAX));

@@ -259,19 +259,35 @@ impl WorkspaceSystem for GitWorkspaces {
     }
 }
 
+/// New files that a diff shows, and their size at most: what was built and is not ignored may be large.
+const NEW_FILES: usize = 500;
+const NEW_FILE: u64 = 256 << 10;
+
 /// The index of a checkout with its new files, in a file of our own: that of the checkout stays as it is.
 fn with_new_files(git: &crate::git_run::Git, dir: &Path) -> Answer<tempfile::NamedTempFile> {
     let io =
         |cause: std::io::Error| crate::workspace::WorkspaceError::Io { doing: "read", path: dir.to_owned(), cause };
     let copy = tempfile::NamedTempFile::new().map_err(io)?;
     let own = git.run(["rev-parse", "--git-path", "index"])?.maybe()?.unwrap_or_default();
-    match fs::copy(dir.join(own), copy.path()) {
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => fs::remove_file(copy.path()).map_err(io)?,
-        Err(error) => return Err(io(error)),
+    let own = dir.join(own);
+    // A link that an agent put there is not followed.
+    match fs::symlink_metadata(&own).is_ok_and(|meta| meta.is_file()) {
+        true => drop(fs::copy(&own, copy.path()).map_err(io)?),
+        false => fs::remove_file(copy.path()).map_err(io)?,
     }
-    // What cannot be added, such as a file that is being written, is left out.
-    let add = git.run(["add", "--intent-to-add", "--ignore-errors", "--", "."])?;
-    let _ = add.env("GIT_INDEX_FILE", copy.path()).ok();
+    let named = git.run(["ls-files", "--others", "--exclude-standard", "-z"])?.ok()?;
+    let small = |name: &&[u8]| {
+        // A name that is not text is left out.
+        let path = dir.join(String::from_utf8_lossy(name).as_ref());
+        !name.is_empty() && fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_dir() && meta.len() <= NEW_FILE)
+    };
+    let new: Vec<&[u8]> = named.split(|byte| *byte == 0).filter(small).take(NEW_FILES).collect();
+    if !new.is_empty() {
+        let add =
+            git.run(["add", "--intent-to-add", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"])?;
+        let add = add.env("GIT_INDEX_FILE", copy.path()).env("GIT_LITERAL_PATHSPECS", "1");
+        // What cannot be added, such as a file that was removed just now, is left out.
+        let _ = add.ok_fed(|to| to.write_all(&new.join(&0)));
+    }
     Ok(copy)
 }

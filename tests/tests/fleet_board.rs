@@ -1,0 +1,212 @@
+//! The board of a server, in a real browser: each person sees what their token may see, and acts with it.
+
+#![cfg(unix)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use toft_stories::{
+    FleetServer, Home,
+    browser::{Browser, ServedBoard},
+    fleet::free_port,
+    issues::{add, finish},
+    provider::Provider,
+    snapshot,
+};
+
+/// A server with a board, and a machine with a clone.
+struct ServedTeam {
+    home: Home,
+    repo: PathBuf,
+    server: FleetServer,
+    url: String,
+}
+
+impl ServedTeam {
+    fn new() -> Self {
+        let mut home = Home::new();
+        home.until_landed();
+        let url = format!("http://127.0.0.1:{}", free_port());
+        let (store, address) = (home.path().join("team.db").display().to_string(), url.trim_start_matches("http://"));
+        let server = FleetServer::listen(&home, &store, address, &["--board", &url]);
+        let machine = server.token(&home, "machine", "admin");
+        home.set("TOFT_STORE", &url);
+        home.set("TOFT_TOKEN", &machine);
+        let repo = home.repo("shop");
+        Self { home, repo, server, url }
+    }
+
+    /// Finished work waits for a person.
+    fn review_by_people(&self) {
+        let config = self.home.path().join("home/.config/toft");
+        fs::create_dir_all(&config).unwrap();
+        fs::write(config.join("config.toml"), "[land]\nreview = \"human\"\n").unwrap();
+    }
+
+    fn sign_in(&self, page: &mut Browser, token: &str) {
+        page.open(&self.url);
+        page.until("Sign in");
+        page.evaluate("document.querySelector('#token').focus()");
+        page.enter(token);
+        page.press("Enter");
+    }
+}
+
+#[test]
+fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
+    let team = ServedTeam::new();
+    let ServedTeam { home, repo, server, url } = &team;
+    team.review_by_people();
+    let mut page = Browser::start(home);
+    team.sign_in(&mut page, "wrong");
+    page.until("does not know this token");
+    assert_eq!(page.evaluate("document.querySelectorAll('#main *').length"), 0);
+    let ana = server.token(home, "ana", "planner");
+    page.errors();
+    team.sign_in(&mut page, &ana);
+    page.until("Nothing needs you.");
+    page.until("main, as ana");
+    // She adds an issue; an agent elsewhere works on it and asks.
+    page.press("n");
+    page.until("Title of the new issue");
+    page.enter("Sell apples");
+    page.press("Enter");
+    page.press("3");
+    page.until("Sell apples");
+    let claimed = home.toft(repo, &["--as", "bo", "claim", "--json"]).data();
+    let id = claimed["issue"]["id"].as_str().unwrap().to_owned();
+    home.toft(repo, &["--as", "bo", "finish", &id, "waiting", "-m", "By weight?", "--choice", "by the piece"]).ok();
+    page.press("1");
+    page.until("By weight?");
+    page.click("by the piece");
+    page.click_in("#ask", "button", "by the piece");
+    page.until("Nothing needs you.");
+    page.said();
+    let log = home.toft(repo, &["log", "--json"]).ok();
+    assert!(log.contains("by the piece") && log.contains("\"actor\":\"ana\""), "{log}");
+    // Finished work goes back, comes again, and is approved; it lands where there are files.
+    finish(home, repo, &id, "apples.txt", "per: weight\n");
+    page.until("bo finished it");
+    page.click("return");
+    page.until("What has to change");
+    page.enter("by the piece, please");
+    page.press("Enter");
+    page.until("Nothing needs you.");
+    let claimed = finish(home, repo, &id, "apples.txt", "per: piece\n");
+    assert!(claimed.contains("by the piece, please"), "{claimed}");
+    page.until("bo finished it");
+    page.click("approve");
+    page.until("--approve --commit");
+    assert!(!page.text().contains("-C /"), "a directory of the server is nobody's concern: {}", page.text());
+    page.click_in("#ask", "button", "approve");
+    page.until("Nothing needs you.");
+    page.press("4");
+    page.until("ready to land in any clone");
+    assert!(!page.text().contains("\nland\n"), "nothing lands without files: {}", page.text());
+    home.toft(repo, &["land"]).ok();
+    page.until("landed as");
+    // What was added by mistake is undone.
+    add(home, repo, &["Sell pears"]);
+    page.press("n");
+    page.until("Title of the new issue");
+    page.enter("A mistake");
+    page.press("Enter");
+    page.press("5");
+    page.until("A mistake");
+    page.press("u");
+    page.until("toft undo --last");
+    page.click_in("#ask", "button", "undo");
+    page.until_gone("A mistake");
+    page.until("Sell pears");
+    assert_eq!(page.errors(), Vec::<String>::new());
+    assert_eq!(home.run(repo, "git", &["status", "--porcelain"]), "");
+
+    // Who only reads sees the same, and is refused by the server's rules.
+    page.click("Sign out");
+    page.until("Sign in");
+    team.sign_in(&mut page, &server.token(home, "ben", "viewer"));
+    page.until("main, as ben");
+    page.press("n");
+    page.until("Title of the new issue");
+    page.enter("Sell it all");
+    page.press("Enter");
+    page.until("does not allow that");
+    assert!(!home.toft(repo, &["list"]).ok().contains("Sell it all"));
+    // A token that counts no more shows nothing from now on.
+    page.press("5");
+    page.until("Sell pears");
+    home.toft(Path::new("/"), &["token", "revoke", "ben"]).ok();
+    page.until_gone("Sell pears");
+    page.until("Sign in");
+    // A stranger's name for this machine is told apart, and the server's own paths are as they were.
+    let status =
+        |args: &[&str]| home.run(repo, "curl", &[&["-s", "-o", "/dev/null", "-w", "%{http_code}"][..], args].concat());
+    assert_eq!(status(&["-H", "host: evil.example", url]), "421");
+    assert_eq!(status(&[&format!("{url}/changes?screen=board&epoch=&since=0")]), "401");
+    assert_eq!(status(&[&format!("{url}/v1/nothing")]), "404");
+    assert_eq!(status(&["-H", &format!("authorization: Bearer {ana}"), &format!("{url}/v1/token")]), "200");
+}
+
+#[test]
+fn a_person_signs_in_at_the_board_with_their_account() {
+    let home = Home::new();
+    let Some(provider) = Provider::start(&home) else { return };
+    let url = format!("http://127.0.0.1:{}", free_port());
+    let server = provider.serve_at(&home, url.trim_start_matches("http://"), &["--board", &url]);
+    let mut page = Browser::start(&home);
+    page.open(&url);
+    page.click("Sign in with your account");
+    page.until("the sign-in page");
+    let address = page.evaluate("document.querySelector('#provider-link').href");
+    provider.browse(&home, address.as_str().unwrap(), "ana");
+    page.until("main, as ana.example.com");
+    page.until("Nothing needs you.");
+    // Another tab is signed in, too; with the token gone, both are out.
+    let admin = server.token(&home, "root", "admin");
+    let env = [("TOFT_STORE", url.as_str()), ("TOFT_TOKEN", admin.as_str())];
+    home.toft_with(Path::new("/"), &env, &["token", "revoke", "ana.example.com"]).ok();
+    page.until("Sign in");
+    assert_eq!(page.evaluate("document.querySelectorAll('#main li').length"), 0);
+    assert_eq!(page.evaluate("localStorage.getItem('session')"), serde_json::Value::Null, "the token is forgotten");
+}
+
+#[test]
+fn finished_work_is_reviewed_in_any_clone_that_shares_its_history() {
+    let team = ServedTeam::new();
+    let ServedTeam { home, repo, .. } = &team;
+    team.review_by_people();
+    let id = add(home, repo, &["Sell apples"]);
+    let (clone, behind) = (home.path().join("clone"), home.path().join("behind"));
+    for dir in [&clone, &behind] {
+        home.run(home.path(), "git", &["clone", "-q", repo.to_str().unwrap(), dir.to_str().unwrap()]);
+        home.toft(dir, &["init"]).ok();
+    }
+    finish(home, repo, &id, "apples.txt", "per: weight\n");
+    let before = snapshot(&clone.join(".git/objects"));
+    // A reviewer's own clone sees what waits, and the changes, and stays as it is.
+    let status = home.toft(&clone, &["status"]).ok();
+    assert!(status.contains("1 to review"), "{status}");
+    assert!(home.toft(&clone, &["review", &id]).ok().contains("+per: weight"));
+    let board = ServedBoard::start(home, &clone, &[]);
+    let mut page = Browser::start(home);
+    page.open(&board.url);
+    page.until("bo finished it");
+    page.press("j");
+    page.press("Enter");
+    page.until("+per: weight");
+    assert_eq!(snapshot(&clone.join(".git/objects")), before);
+    // What the work is built on may be missing.
+    std::fs::write(repo.join("more.txt"), "more\n").unwrap();
+    home.run(repo, "git", &["add", "-A"]);
+    home.run(repo, "git", &["commit", "-q", "-m", "more"]);
+    let other = add(home, repo, &["Sell pears"]);
+    finish(home, repo, &other, "pears.txt", "per: piece\n");
+    let said = home.toft(&behind, &["review", &other]);
+    assert!(said.out.contains("built on commits that are not here"), "{said:?}");
+    // It is approved there, and lands where it was made.
+    home.toft(&clone, &["review", &id, "--approve"]).ok();
+    home.toft(repo, &["land", &id]).ok();
+    assert_eq!(home.run(repo, "git", &["show", "main:apples.txt"]), "per: weight\n");
+}
