@@ -26,15 +26,13 @@ const text = () => page.evaluate(() => document.body.innerText + [...document.qu
 
 const requests = {
   async open({ url }) { return (await page.goto(url)).status(); },
-  // As another device: the same cookies, another size and scheme.
+  // As another device: what was stored stays, the page is empty.
   async device({ width, height, scheme, contrast }) {
     const storageState = await context.storageState();
-    const url = page.url();
     await context.close();
     context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, contrast, reducedMotion: "reduce", storageState });
     page = await context.newPage();
     listen();
-    if (url.startsWith("http")) await page.goto(url);
   },
   async until({ wanted, there }) {
     const begun = Date.now();
@@ -59,6 +57,12 @@ const requests = {
     await page.evaluate(axe);
     const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
     return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 200)).join(" | ")}`);
+  },
+  async heap() {
+    const session = await context.newCDPSession(page);
+    await session.send("HeapProfiler.collectGarbage");
+    await session.detach();
+    return page.evaluate(() => performance.memory.usedJSHeapSize);
   },
   async errors() { const all = errors; errors = []; return all; },
 };

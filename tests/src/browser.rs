@@ -97,7 +97,7 @@ impl Browser {
         self.ask(&json!({ "request": "open", "url": url })).as_u64().unwrap()
     }
 
-    /// Goes on as a device of another size, light or dark.
+    /// Goes on as a device of another size, light or dark, with an empty page.
     pub fn device(&mut self, (width, height): (u32, u32), scheme: &str) {
         self.ask(&json!({ "request": "device", "width": width, "height": height, "scheme": scheme }));
     }
@@ -157,6 +157,11 @@ impl Browser {
     /// What axe finds wrong for people who cannot see, or not well.
     pub fn accessibility(&mut self) -> Vec<String> {
         serde_json::from_value(self.ask(&json!({ "request": "axe" }))).unwrap()
+    }
+
+    /// Bytes of the page's heap, without what is unused.
+    pub fn heap(&mut self) -> u64 {
+        self.ask(&json!({ "request": "heap" })).as_u64().unwrap()
     }
 
     /// Errors that the page wrote to its console since.

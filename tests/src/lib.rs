@@ -24,6 +24,8 @@ pub mod lease_model;
 pub mod linear;
 pub mod models;
 pub mod network;
+#[cfg(unix)]
+pub mod night;
 pub mod older;
 pub mod project;
 #[cfg(unix)]

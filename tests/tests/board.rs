@@ -6,14 +6,16 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::TcpStream,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use toft_stories::{
-    Home,
+    FleetServer, Home,
     browser::{Browser, ServedBoard},
+    fleet::free_port,
     issues::{add, finish},
+    night::{Night, pictures},
     yard::Yard,
 };
 
@@ -114,7 +116,86 @@ fn an_evening_is_played_in_the_browser_alone() {
 
     // The board as it was is still there.
     page.click_in("nav", "link", "History");
-    page.until("an issue was added");
+    page.until("added");
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+/// The issues of the board that is shown: stage, title, and who works on it.
+fn shown_board(page: &mut Browser) -> String {
+    let script = "[...document.querySelectorAll('section[id^=list-column-]')].flatMap((column) => \
+        [...column.querySelectorAll('li[data-key]')].map((card) => [column.id.slice(12), card.querySelector('.title').textContent, \
+        column.id.endsWith('working') ? card.querySelector('.agent')?.textContent ?? '' : ''].join(' '))).sort().join('\\n')";
+    page.evaluate(script).as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_board_of_an_earlier_time_is_what_was_seen_then() {
+    let yard = Yard::new("[land]\nreview = \"human\"\n");
+    let (home, repo) = (&yard.home, &yard.repo);
+    let board = ServedBoard::start(home, repo, &[]);
+    let origin = board.url.split("/#").next().unwrap().to_owned();
+    let mut page = Browser::start(home);
+    page.open(&board.url);
+    page.until("Nothing needs you.");
+    let mut seen = Vec::new();
+    page.press("3");
+    let mut look = |page: &mut Browser, wanted: &str| {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !shown_board(page).lines().any(|card| card.trim() == wanted) {
+            assert!(Instant::now() < until, "{wanted} is not in {}", shown_board(page));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let at = page.evaluate("new Date().toISOString()").as_str().unwrap().to_owned();
+        seen.push((wanted.to_owned(), at, shown_board(page)));
+        // Times are milliseconds.
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let toft = |args: &[&str]| home.toft(repo, args).ok();
+    let apples = add(home, repo, &["Sell apples"]);
+    let bread = add(home, repo, &["Bake bread", "--needs", &apples]);
+    look(&mut page, "planned Bake bread");
+    toft(&["--as", "bo", "claim", &apples]);
+    look(&mut page, "working Sell apples bo");
+    toft(&["--as", "bo", "finish", &apples, "waiting", "-m", "Which?"]);
+    look(&mut page, "working Sell apples");
+    toft(&["answer", &apples, "red ones"]);
+    look(&mut page, "ready Sell apples");
+    toft(&["edit", &apples, "--title", "Sell red apples"]);
+    finish(home, repo, &apples, "apples.txt", "red\n");
+    look(&mut page, "review Sell red apples");
+    toft(&["review", &apples, "--return", "-m", "and green"]);
+    look(&mut page, "ready Sell red apples");
+    finish(home, repo, &apples, "apples.txt", "red and green\n");
+    toft(&["review", &apples, "--approve"]);
+    look(&mut page, "landing Sell red apples");
+    toft(&["land"]);
+    look(&mut page, "ready Bake bread");
+    toft(&["--as", "kim", "claim", &bread]);
+    toft(&["--as", "kim", "finish", &bread, "release", "-m", "not mine"]);
+    toft(&["--as", "bo", "claim", &bread]);
+    look(&mut page, "working Bake bread bo");
+    toft(&["--as", "bo", "finish", &bread, "release", "-m", "tired"]);
+    let pears = add(home, repo, &["Sell pears"]);
+    toft(&["edit", &pears, "--title", "Sell plums"]);
+    look(&mut page, "ready Sell plums");
+    toft(&["undo"]);
+    toft(&["close", &bread, "-m", "nobody wants it"]);
+    look(&mut page, "landed Bake bread");
+    for (what, at, board) in &seen {
+        page.open(&format!("{origin}/?screen=board&at={at}"));
+        page.until("The board as it was");
+        assert_eq!(shown_board(&mut page), *board, "{what}");
+    }
+
+    // From the history, and in steps.
+    page.open(&format!("{origin}/?screen=history"));
+    page.until("claimed");
+    page.evaluate("document.querySelector('a.then').click()");
+    page.until("The board as it was");
+    page.click_in("#list-past", "link", "An hour earlier");
+    page.until_gone("Bake bread");
+    page.click_in("#list-past", "link", "Back to now");
+    page.until("Bake bread");
     assert_eq!(page.errors(), Vec::<String>::new());
 }
 
@@ -182,7 +263,7 @@ fn only_the_browser_that_opened_the_address_gets_in() {
     assert!(page.contains("x-content-type-options: nosniff") && page.contains("referrer-policy: no-referrer"));
     // Numbers that no event has are answered at once.
     let far = get("/changes?screen=history&before=18446744073709551615&epoch=&since=0", &format!("{own}{session}"));
-    assert!(status(&far) == "200" && far.contains("an issue was added"), "{far}");
+    assert!(status(&far) == "200" && far.contains("added"), "{far}");
 
     // A write needs the board's own page, and an action that it showed.
     let body = |line: &str, action: &str, item: &str| {
@@ -267,11 +348,17 @@ fn what_agents_write_is_only_text() {
     assert_eq!(page.errors(), Vec::<String>::new());
 }
 
-/// Where pictures go.
-fn pictures() -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/screens");
-    fs::create_dir_all(&dir).unwrap();
-    dir
+const WIDTHS: [(u32, u32); 3] = [(390, 844), (1024, 768), (1920, 1080)];
+
+/// Takes a picture of what is seen now; returns what some people cannot read, or what does not fit.
+fn look(page: &mut Browser, name: &str) -> Vec<String> {
+    page.screenshot(&pictures().join(format!("{name}.png")));
+    let mut wrong: Vec<String> = page.accessibility().into_iter().map(|found| format!("{name}: {found}")).collect();
+    let over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+    if over.as_f64().unwrap() > 0.0 {
+        wrong.push(format!("{name}: {over} pixels too wide"));
+    }
+    wrong
 }
 
 /// Looks at every screen in every width, light and dark; returns what is wrong.
@@ -283,24 +370,21 @@ fn look_at_every_screen(page: &mut Browser, origin: &str, issues: &[&str], name:
         .collect();
     paths.extend(issues.iter().enumerate().map(|(n, id)| (format!("issue-{n}"), format!("/issue?id={id}"))));
     for scheme in ["light", "dark"] {
-        for (width, height) in [(390, 844), (1024, 768), (1920, 1080)] {
-            page.device((width, height), scheme);
+        for size in WIDTHS {
+            page.device(size, scheme);
             for (label, path) in &paths {
                 page.open(&format!("{origin}{path}"));
-                page.until_gone("Loading…");
+                page.evaluate(
+                    "new Promise((done) => { const look = setInterval(() => { \
+                     if (!document.querySelector('#main .list')) return; clearInterval(look); done(true); }, 20); })",
+                );
                 // The lines of a diff come after the page.
                 page.evaluate(
                     "new Promise((done) => { const look = setInterval(() => { \
                      if (![...document.querySelectorAll('board-text')].every((text) => text.version)) return; \
                      clearInterval(look); done(true); }, 20); })",
                 );
-                page.screenshot(&pictures().join(format!("{name}-{label}-{width}-{scheme}.png")));
-                let place = format!("{name} {label} {width} {scheme}");
-                wrong.extend(page.accessibility().into_iter().map(|found| format!("{place}: {found}")));
-                let over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
-                if over.as_f64().unwrap() > 0.0 {
-                    wrong.push(format!("{place}: {over} pixels too wide"));
-                }
+                wrong.extend(look(page, &format!("{name}-{label}-{}-{scheme}", size.0)));
             }
         }
     }
@@ -310,29 +394,72 @@ fn look_at_every_screen(page: &mut Browser, origin: &str, issues: &[&str], name:
 
 #[test]
 fn every_screen_can_be_read_by_everyone_at_every_width() {
-    let yard = Yard::new("[land]\nreview = \"human\"\n");
-    let (home, repo) = (&yard.home, &yard.repo);
-    let board = ServedBoard::start(home, repo, &[]);
-    let origin = board.url.split("/#").next().unwrap().to_owned();
-    let mut page = Browser::start(home);
+    let home = Home::new();
+    let repo = home.repo("shop");
+    let board = ServedBoard::start(&home, &repo, &[]);
+    let mut page = Browser::start(&home);
     page.open(&board.url);
+    let origin = board.url.split("/#").next().unwrap().to_owned();
     let mut wrong = look_at_every_screen(&mut page, &origin, &[], "empty");
-    let apples = add(home, repo, &["Sell apples", "-l", "fruit", "-d", "By weight."]);
-    let bread = add(home, repo, &["Bake bread", "--needs", &apples]);
-    let pears = add(home, repo, &["Sell pears"]);
-    finish(home, repo, &apples, "apples.txt", "price: 1\nper: piece\n");
-    home.toft(repo, &["--as", "kim", "claim", &pears, "--ws"]).ok();
-    home.toft(repo, &["--as", "kim", "save", &pears, "-m", "half of it"]).ok();
-    home.toft(repo, &["--as", "kim", "finish", &pears, "waiting", "-m", "Green or yellow?"]).ok();
-    wrong.extend(look_at_every_screen(&mut page, &origin, &[&apples, &bread, &pears], "busy"));
-    // The board is gone: what was shown stays, and the page says so.
-    page.open(&format!("{origin}/?screen=needs-you"));
-    page.until("Green or yellow?");
     drop(board);
+    page.device(WIDTHS[0], "light");
+    page.errors();
+    let night = Night::new(60, 12);
+    let board = ServedBoard::start(&night.home, &night.repo, &[]);
+    let origin = board.url.split("/#").next().unwrap().to_owned();
+    page.open(&board.url);
+    page.until("Round prices up");
+    let (_, working) = &night.at_work[0];
+    wrong.extend(look_at_every_screen(&mut page, &origin, &[&night.reviewed, working], "busy"));
+    page.open(&format!("{origin}/issue?id=sh-9999"));
+    page.until("sh-9999");
+    wrong.extend(look(&mut page, "broken-issue"));
+    page.errors();
+    // The board is gone: what was shown stays, and the page says so.
+    for scheme in ["light", "dark"] {
+        for size in WIDTHS {
+            let board = ServedBoard::start(&night.home, &night.repo, &[]);
+            page.device(size, scheme);
+            page.open(&board.url);
+            page.until("Round prices up");
+            drop(board);
+            page.until("Not up to date");
+            page.until("Round prices up");
+            wrong.extend(look(&mut page, &format!("broken-needs-you-{}-{scheme}", size.0)));
+            page.press("3");
+            page.until("Not up to date");
+            wrong.extend(look(&mut page, &format!("broken-board-{}-{scheme}", size.0)));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn a_store_that_cannot_be_reached_is_said_and_comes_back() {
+    let mut home = Home::new();
+    let store = home.path().join("far.db").display().to_string();
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut server = FleetServer::listen(&home, &store, &address, &[]);
+    let token = server.token(&home, "ana", "admin");
+    home.set("TOFT_STORE", &server.url);
+    home.set("TOFT_TOKEN", &token);
+    let repo = home.repo("shop");
+    add(&home, &repo, &["Sell apples"]);
+    let board = ServedBoard::start(&home, &repo, &[]);
+    let mut page = Browser::start(&home);
+    page.open(&board.url);
+    page.until("Nothing needs you.");
+    page.press("3");
+    page.until("Sell apples");
+    server.kill();
     page.until("Not up to date");
-    page.until("Green or yellow?");
-    page.screenshot(&pictures().join("broken-needs-you.png"));
-    wrong.extend(page.accessibility());
+    page.until("Sell apples");
+    let wrong = look(&mut page, "broken-store");
+    let server = FleetServer::listen(&home, &store, &address, &[]);
+    page.until_gone("Not up to date");
+    add(&home, &repo, &["Sell pears"]);
+    page.until("Sell pears");
+    drop(server);
     assert_eq!(wrong, Vec::<String>::new());
 }
 

@@ -3,84 +3,17 @@
 #![cfg(unix)]
 
 use std::{
-    fs,
-    path::{Path, PathBuf},
-    thread,
+    fs, thread,
     time::{Duration, Instant},
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use toft_stories::{
     Home,
     browser::{Browser, ServedBoard},
+    night::{Night, pictures},
     sized,
 };
-
-/// Areas that the issues of a night are about.
-const AREAS: [&str; 8] = ["checkout", "search", "orders", "prices", "mail", "login", "stock", "reports"];
-const WORK: [&str; 6] = [
-    "answer within 200 ms",
-    "keep the choice of the last visit",
-    "say what is wrong with a form",
-    "work without JavaScript",
-    "count what is sold each hour",
-    "move to the new table",
-];
-
-/// A repository in the middle of a night: every tenth issue is worked on.
-struct LargeNight {
-    home: Home,
-    repo: PathBuf,
-    /// Who works on what.
-    at_work: Vec<(String, String)>,
-}
-
-impl LargeNight {
-    fn new(issues: usize, agents: usize) -> Self {
-        let mut home = Home::new();
-        home.set("TOFT_LEASE_TTL", "4h");
-        let repo = home.repo("shop");
-        let rows = (0..issues).map(|n| {
-            let id = format!("sh-{n}");
-            let title = format!("{}: {}", AREAS[n % AREAS.len()], WORK[(n / AREAS.len()) % WORK.len()]);
-            // The first issues wait for nothing; the others for one that is a screen away.
-            let needs = json!([{ "issue_id": id, "depends_on_id": format!("sh-{}", n.saturating_sub(agents)), "type": "blocks" }]);
-            json!({
-                "id": id, "title": title, "status": "open", "priority": n % 4, "labels": [AREAS[n % AREAS.len()]],
-                "dependencies": if n % 3 == 0 && n > 2 * agents { needs } else { json!([]) },
-                "created_at": "2026-11-01T08:00:00Z", "updated_at": "2026-11-01T08:00:00Z",
-            })
-        });
-        let file = home.path().join("plan.jsonl");
-        fs::write(&file, rows.map(|row| format!("{row}\n")).collect::<String>()).unwrap();
-        home.toft(&repo, &["import", "beads", file.to_str().unwrap()]).ok();
-        let mut night = Self { home, repo, at_work: Vec::new() };
-        for n in 0..agents {
-            let agent = format!("agent-{n:03}");
-            let claimed = night.home.toft(&night.repo, &["--as", &agent, "claim", "--json"]).data();
-            let id = claimed["issue"]["id"].as_str().unwrap().to_owned();
-            night.at_work.push((agent, id));
-        }
-        for n in 0..agents {
-            night.change(n);
-        }
-        night
-    }
-
-    /// An agent says how far it is.
-    fn change(&self, n: usize) {
-        let (agent, id) = &self.at_work[n % self.at_work.len()];
-        let message = format!("step {n}: {} pass, the rest is next", WORK[n % WORK.len()]);
-        self.home.toft(&self.repo, &["--as", agent, "save", id, "-m", &message]).ok();
-    }
-}
-
-/// Where pictures go.
-fn pictures() -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/screens");
-    fs::create_dir_all(&dir).unwrap();
-    dir
-}
 
 /// Milliseconds until a page that is opened anew has rows, or a drawing.
 fn first_rows(page: &mut Browser, url: &str) -> u64 {
@@ -104,13 +37,8 @@ fn processor(pid: u32) -> f64 {
     (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
 }
 
-/// Megabytes of the page's heap, after what is unused was collected.
-fn heap(page: &mut Browser) -> u64 {
-    page.evaluate("Math.round(performance.memory.usedJSHeapSize / 1048576)").as_u64().unwrap()
-}
-
 fn screens(origin: &str) -> Vec<(&'static str, String)> {
-    ["needs-you", "agents", "board", "graph", "history", "machines"]
+    ["needs-you", "agents", "board", "queue", "graph", "history", "machines"]
         .into_iter()
         .map(|screen| (screen, format!("{origin}/?screen={screen}")))
         .collect()
@@ -118,12 +46,7 @@ fn screens(origin: &str) -> Vec<(&'static str, String)> {
 
 #[test]
 fn a_large_night_is_seen_quickly_and_for_hours() {
-    let mut night = LargeNight::new(sized(200, 2_000), sized(20, 200));
-    // Something needs a person.
-    let (asking, asked) = night.at_work.pop().unwrap();
-    let question = ["finish", &asked, "waiting", "-m", "Round prices up, or to the nearest cent?"];
-    let choices = ["--choice", "up", "--choice", "to the nearest cent"];
-    night.home.toft(&night.repo, &[&["--as", &asking][..], &question, &choices].concat()).ok();
+    let night = Night::new(sized(200, 2_000), sized(20, 200));
     let board = ServedBoard::start(&night.home, &night.repo, &[]);
     let origin = board.url.split("/#").next().unwrap().to_owned();
     let mut page = Browser::start(&night.home);
@@ -145,12 +68,10 @@ fn a_large_night_is_seen_quickly_and_for_hours() {
     }
     // One change, from the end of its command to the page.
     page.open(&format!("{origin}/?screen=agents"));
-    page.until("agent-000");
+    page.until(&night.at_work[0].0);
     let mut shown = Vec::new();
     for n in 0..10 {
-        let (agent, id) = &night.at_work[n % night.at_work.len()];
-        let message = format!("mark {n} of ten");
-        night.home.toft(&night.repo, &["--as", agent, "save", id, "-m", &message]).ok();
+        let message = night.change(1_000 + n);
         shown.push(page.until(&message));
         thread::sleep(Duration::from_millis(200));
     }
@@ -164,7 +85,7 @@ fn a_large_night_is_seen_quickly_and_for_hours() {
         count += 1;
         if begun.elapsed() >= told {
             told += lasts / 12;
-            let (heap, server) = (heap(&mut page), memory(board.pid()));
+            let (heap, server) = (page.heap() >> 20, memory(board.pid()));
             println!("{:>5} s: {count} changes, heap {heap} MB, server {server} MB", begun.elapsed().as_secs());
             assert!(heap < 150, "{heap} MB");
             // What is cached is there after the first part.
@@ -176,7 +97,7 @@ fn a_large_night_is_seen_quickly_and_for_hours() {
     }
     let share = (processor(board.pid()) - before) / begun.elapsed().as_secs_f64();
     println!("{count} changes in {:?}, {share:.2} of a core", begun.elapsed());
-    page.until(&format!("step {}", count - 1));
+    page.until(&format!("step {}:", count - 1));
     let log: Value = night.home.toft(&night.repo, &["log", "--limit", "1", "--json"]).data();
     println!("the last event: {}", log[0]["seq"]);
     for (name, url) in screens(&origin) {
@@ -211,7 +132,7 @@ fn a_large_log_is_read_in_parts() {
     page.evaluate("document.querySelector('board-text[kind=log] .text').scrollTop = 0");
     page.until_gone(&last);
     println!("the first one after {:?}", begun.elapsed());
-    let (heap, server) = (heap(&mut page), memory(board.pid()));
+    let (heap, server) = (page.heap() >> 20, memory(board.pid()));
     println!("heap {heap} MB, server {server} MB");
     assert!(heap < 150 && server < 200, "heap {heap} MB, server {server} MB");
 }

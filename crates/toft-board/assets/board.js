@@ -52,9 +52,9 @@ function go(url, remember) {
     else link.removeAttribute("aria-current");
   }
   const where = document.querySelector("#where");
-  where.textContent = document.querySelector("nav a[aria-current]")?.firstChild.textContent ?? "";
-  where.hidden = place.screen === "issue";
-  document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  where.textContent = document.querySelector("nav a[aria-current]")?.firstChild.textContent ?? "Issue";
+  where.hidden = false;
+  document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   search.value = "";
   asking?.abort();
   asking = null;
@@ -71,7 +71,7 @@ async function refresh() {
   try {
     const answer = await ask(`/changes?${query}`, { signal: AbortSignal.any([mine.signal, AbortSignal.timeout(15_000)]) });
     if (answer.status === 401 && signIn) { if (mine === asking) signedOut(await answer.text()); return; }
-    if (!answer.ok) throw new Error(await answer.text());
+    if (!answer.ok) throw new Error(await answer.text(), { cause: answer.status });
     const changes = await answer.json();
     if (mine !== asking) return;
     if (changes.actions !== undefined) document.querySelector("#actions").innerHTML = changes.actions;
@@ -79,12 +79,13 @@ async function refresh() {
     title = changes.title;
     document.querySelector("#title").textContent = title;
     show(changes.lists);
-    tell(trouble, "");
+    tell(trouble, changes.trouble ? `Not up to date: ${changes.trouble}` : "");
   } catch (error) {
     if (mine !== asking) return;
     if (!main.querySelector(".list")) main.replaceChildren();
     const silent = error.name === "TimeoutError" || error.message === "Failed to fetch" || error.name === "NetworkError";
-    tell(trouble, `Not up to date: ${silent ? "the board does not answer. Is toft board still running?" : error.message}`);
+    if (error.cause === 404) tell(trouble, error.message);
+    else tell(trouble, `Not up to date: ${silent ? "the board does not answer. Is toft board still running?" : error.message}`);
   }
   asking = null;
   if (askAgain) { askAgain = false; refresh(); }
@@ -184,8 +185,30 @@ function show(lists) {
     none.textContent = rows.children.length ? "" : empty;
     none.hidden = none.textContent === "";
   }
+  showColumns(lists);
+  // An issue has a heading of its own.
+  document.querySelector("#where").hidden = main.querySelector("h1") !== null;
   ages();
   filter();
+}
+
+// On a phone, the columns of the board are side by side: a button leads to each.
+const columns = document.querySelector("#columns");
+function showColumns(lists) {
+  const all = lists.filter((list) => list.id.startsWith("column-"));
+  columns.hidden = all.length === 0;
+  const text = (list) => document.getElementById(`list-${list.id}`).querySelector("h2").innerText;
+  while (columns.children.length > all.length) columns.lastChild.remove();
+  while (columns.children.length < all.length) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.addEventListener("click", () => document.getElementById(`list-${button.dataset.list}`).scrollIntoView({ inline: "start", block: "nearest" }));
+    columns.append(button);
+  }
+  all.forEach((list, n) => {
+    columns.children[n].dataset.list = list.id;
+    if (columns.children[n].textContent !== text(list)) columns.children[n].textContent = text(list);
+  });
 }
 
 function newList(id) {
@@ -405,6 +428,10 @@ class BoardText extends HTMLElement {
     heading.append(" ", this.head);
     this.drafts = document.createElement("ul");
     this.drafts.className = "drafts";
+    this.files = document.createElement("details");
+    this.files.className = "files";
+    this.files.hidden = true;
+    this.files.append(document.createElement("summary"), document.createElement("ul"));
     this.box = document.createElement("div");
     this.box.className = `text ${this.kind}`;
     this.box.tabIndex = 0;
@@ -413,7 +440,7 @@ class BoardText extends HTMLElement {
     this.space = document.createElement("div");
     this.space.className = "space";
     this.box.append(this.space);
-    this.append(heading, this.drafts, this.box);
+    this.append(heading, this.drafts, this.files, this.box);
     this.box.addEventListener("scroll", () => { this.follow = this.atEnd(); this.draw(); });
     this.box.addEventListener("click", (event) => {
       const button = event.target.closest("button[data-place]");
@@ -456,23 +483,25 @@ class BoardText extends HTMLElement {
   }
 
   async fetchPart(from) {
-    const query = new URLSearchParams({ kind: this.kind, id: place.id, from, width: this.width });
+    const query = new URLSearchParams({ kind: this.kind, id: place.id, from, width: this.width, known: this.version });
     if (place.repository) query.set("repository", place.repository);
     const answer = await ask(`/text?${query}`);
     if (!answer.ok) return;
-    const { version, total, head, lines } = await answer.json();
+    const { version, total, head, files, lines } = await answer.json();
     // It may have been scrolled just now: the event comes later.
     if (this.total > 0) this.follow = this.atEnd();
     if (version !== this.version) this.cache.clear();
     this.version = version;
     this.total = total;
     this.head.textContent = head;
+    if (files) this.list(files);
     lines.forEach((line, n) => this.cache.set(from + n, line));
     // What is far away is asked for again when it is seen.
     if (this.cache.size > 5000) for (const n of [...this.cache.keys()].slice(0, 2500)) this.cache.delete(n);
     this.space.style.setProperty("height", `${total * this.line}px`);
     this.box.style.setProperty("height", `min(70dvh, ${Math.max(1, total) * this.line + 2}px)`);
     this.box.classList.toggle("nothing", total === 0);
+    if (this.kind === "log") this.closest(".list").hidden = total === 0;
     if (this.follow) this.box.scrollTop = this.box.scrollHeight;
   }
 
@@ -514,6 +543,22 @@ class BoardText extends HTMLElement {
       this.drawn = "";
       if (this.cache.has(missing)) this.draw();
     }
+  }
+
+  // The files of a diff, if there are several.
+  list(files) {
+    this.files.hidden = files.length < 2;
+    this.files.open = files.length < 8;
+    this.files.querySelector("summary").textContent = `${files.length} files`;
+    this.files.querySelector("ul").replaceChildren(...files.map(([name, at]) => {
+      const row = document.createElement("li");
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = name;
+      button.addEventListener("click", () => { this.box.scrollTop = at * this.line; this.box.focus(); });
+      row.append(button);
+      return row;
+    }));
   }
 
   // Lines with a comment that was not sent.
@@ -584,6 +629,33 @@ class BoardText extends HTMLElement {
   }
 }
 customElements.define("board-text", BoardText);
+
+/* Attempts over time: how long each took. The time when nobody worked is a gap, however long it was. */
+class BoardTimeline extends HTMLElement {
+  connectedCallback() {
+    this.timer = setInterval(() => this.draw(), 5000);
+    this.draw();
+  }
+
+  disconnectedCallback() { clearInterval(this.timer); }
+
+  draw() {
+    let before = 0;
+    const bars = [];
+    for (const { dataset } of this.parentElement.querySelectorAll("li[data-from]")) {
+      const bar = document.createElement("span");
+      const [from, to] = [Number(dataset.from), Number(dataset.to ?? Date.now())];
+      bar.className = dataset.to ? "bar" : "bar live";
+      if (before && from > before) bar.classList.add("after");
+      bar.style.setProperty("flex-grow", Math.max(1, to - from));
+      bars.push(bar);
+      before = to;
+    }
+    this.hidden = bars.length < 2;
+    this.replaceChildren(...bars);
+  }
+}
+customElements.define("board-timeline", BoardTimeline);
 
 /* The plan: drag moves it, the wheel with Ctrl and the buttons zoom. */
 class BoardGraph extends HTMLElement {

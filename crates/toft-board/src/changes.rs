@@ -17,17 +17,20 @@ use serde::{Deserialize, Serialize};
 use toft::{Error, text::clean};
 
 use crate::{
-    BoardState, blocking,
+    BoardState,
     items::{ItemList, lists, note_list},
     locked,
     page::page_buttons,
     place::{BoardPlace, PlaceQuery},
+    read,
 };
 
 /// Places that are remembered.
 const PLACES: usize = 32;
 /// Without a change, time alone may change what is seen: leases end, and agents write files.
 const FRESH: Duration = Duration::from_secs(5);
+/// What is over does not change; it is read again because the store may have been away.
+const PAST_FRESH: Duration = Duration::from_secs(60);
 
 /// What was rendered last, by place.
 pub(crate) struct RenderCache {
@@ -68,6 +71,9 @@ struct ChangesAnswer<'a> {
     title: &'a str,
     epoch: &'a str,
     version: u64,
+    /// Why what is shown may be old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<&'static str>,
     /// What can be done on every page, as HTML; for a tab that has nothing yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     actions: Option<String>,
@@ -92,28 +98,36 @@ pub(crate) async fn changes(
     Query(SinceQuery { epoch, since }): Query<SinceQuery>,
 ) -> Response {
     let Some(place) = place.place() else { return (StatusCode::NOT_FOUND, "there is no such page").into_response() };
-    let (shared, wanted) = (state.clone(), place.clone());
-    match blocking(move || rendered(&shared, &wanted)).await {
-        Ok(rendered) => {
-            let known = locked(&state.renders).epoch.clone();
-            let since = if known == epoch { since } else { 0 };
-            let title = clean(&state.title);
-            let actions = (since == 0).then(|| page_buttons(&state.views.actions()).into_string());
-            let (version, lists) = (rendered.version, rendered.since(since));
-            Json(ChangesAnswer { title: &title, epoch: &known, version, actions, lists }).into_response()
-        }
-        Err(refused) => refused,
-    }
+    let wanted = place.clone();
+    let (rendered, trouble) = match read(&state, move |state| rendered(state, &wanted)).await {
+        Ok(Some(rendered)) => (rendered, None),
+        // What was seen last stays.
+        Ok(None) => match locked(&state.renders).places.get(&place).cloned() {
+            Some(last) => (last, Some(SILENT)),
+            None => return (StatusCode::SERVICE_UNAVAILABLE, SILENT).into_response(),
+        },
+        Err(refused) => return refused,
+    };
+    let known = locked(&state.renders).epoch.clone();
+    let since = if known == epoch { since } else { 0 };
+    let title = clean(&state.title);
+    let actions = (since == 0).then(|| page_buttons(&state.views.actions()).into_string());
+    let (version, lists) = (rendered.version, rendered.since(since));
+    Json(ChangesAnswer { title: &title, epoch: &known, version, trouble, actions, lists }).into_response()
 }
+
+/// What is said if a read takes long.
+const SILENT: &str = "the store does not answer";
 
 /// The place as it is now; as it was rendered last if nothing changed since.
 fn rendered(state: &BoardState, place: &BoardPlace) -> Result<Arc<Rendered>, Error> {
     let change = *state.changes.borrow();
-    if let Some(known) = locked(&state.renders).places.get(place)
-        && known.change == change
-        && known.at.elapsed() < FRESH
-    {
-        return Ok(known.clone());
+    if let Some(known) = locked(&state.renders).places.get(place) {
+        let age = known.at.elapsed();
+        let is_past = matches!(place, BoardPlace::Past { .. } | BoardPlace::Earlier { .. });
+        if known.change == change && age < FRESH || is_past && age < PAST_FRESH {
+            return Ok(known.clone());
+        }
     }
     let at = Instant::now();
     let mut lists = lists(&state.views, place)?;

@@ -43,7 +43,7 @@ pub(crate) fn issue_lists(source: &RepositorySource<'_>, id: &str) -> Result<Vec
     if !view.attempts.is_empty() {
         lists.push(single("log", &text("log", "Log")));
     }
-    lists.push(list("history", "History", "", view.history.iter().rev().map(history_item)));
+    lists.push(list("history", "History", "", view.history.iter().rev().map(|row| history_item(row, false))));
     Ok(lists)
 }
 
@@ -88,10 +88,11 @@ fn about(view: &IssueView) -> Markup {
     }
 }
 
-/// Attempts one after the other; the time between them is told, not drawn to scale.
+/// Attempts one after the other; the page draws the time that each took, and shortens the time between them.
 fn attempts(attempts: &[AttemptRow]) -> Markup {
     let mut before = None;
     html! {
+        board-timeline aria-hidden="true" {}
         ol.attempts {
             @for attempt in attempts {
                 @if let Some(ended) = before.replace(attempt.ended) {
@@ -99,7 +100,7 @@ fn attempts(attempts: &[AttemptRow]) -> Markup {
                         li.gap { "nobody for " (span(attempt.started.since(ended))) }
                     }
                 }
-                li {
+                li data-from=(attempt.started.0) data-to=[attempt.ended.map(|ended| ended.0)] {
                     div.row {
                         strong { (clean(&attempt.agent)) }
                         @match attempt.ended {
@@ -107,7 +108,6 @@ fn attempts(attempts: &[AttemptRow]) -> Markup {
                             None => { span.busy { "is at work" } }
                         }
                         @if let Some(cost) = attempt.cost { span.cost { (format!("{cost:.2}")) } }
-                        span.spacer {}
                         (time(attempt.started))
                     }
                     @if !attempt.result.is_empty() { p.says { (lines(&attempt.result)) } }

@@ -98,7 +98,7 @@ fn screen_lists(view: &ScreenView, several: bool) -> Vec<ItemList> {
                 list(
                     "queue",
                     "Finished, in the order of landing",
-                    "Nothing is finished and not landed.",
+                    "No finished work waits. What agents finish is checked and merged here.",
                     live.into_iter().map(queue_item),
                 ),
                 list("landed", "Landed", "Nothing has landed yet.", past.into_iter().map(queue_item)),
@@ -122,8 +122,16 @@ fn screen_lists(view: &ScreenView, several: bool) -> Vec<ItemList> {
 
 fn agent_lists(view: &AgentsView) -> Vec<ItemList> {
     let (idle, busy): (Vec<&AgentRow>, Vec<&AgentRow>) = view.rows.iter().partition(|row| row.id.is_empty());
-    let mut lists =
-        vec![list("agents", "At work", "No agent is at work. toft run starts some.", busy.into_iter().map(agent_item))];
+    let (waits, lost) =
+        (view.rows.iter().filter(|row| row.waits).count(), view.rows.iter().filter(|row| row.lost).count());
+    let working = busy.len() - waits - lost;
+    let head = html! {
+        "At work" @if working > 0 { " " span.count { (working) } }
+        @if waits > 0 { " " span.bad { "wait for you " span.count { (waits) } } }
+        @if lost > 0 { " " span.bad { "lease lost " span.count { (lost) } } }
+    };
+    let agents = list("agents", "", "No agent is at work. toft run starts some.", busy.into_iter().map(agent_item));
+    let mut lists = vec![ItemList { head: head.into_string(), ..agents }];
     if !view.budgets.is_empty() {
         lists.push(list("cost", "Cost", "", view.budgets.iter().map(budget_item)));
     }
@@ -145,19 +153,30 @@ fn board_lists(view: &BoardView) -> Vec<ItemList> {
         };
         ItemList { head: head.into_string(), ..list }
     };
-    view.columns.iter().map(column).collect()
+    let empty = view.columns.iter().all(|column| column.total == 0);
+    let hint = "There is no issue yet. n adds one; toft run starts agents.";
+    empty
+        .then(|| list("hint", "", hint, std::iter::empty()))
+        .into_iter()
+        .chain(view.columns.iter().map(column))
+        .collect()
 }
 
 fn past_list(at: &str, missing: Option<&String>) -> ItemList {
-    let known = serde_json::from_value::<Timestamp>(at.into());
-    let when = known.map_or_else(|_| html! { (clean(at)) }, time);
+    let known = serde_json::from_value::<Timestamp>(at.into()).ok();
+    let when = known.map_or_else(|| html! { (clean(at)) }, time);
+    let step = |minutes: i64, said: &str| {
+        let at = known.map(|at| Timestamp(at.0.saturating_add(minutes * 60_000)));
+        html! { @if let Some(at) = at { a href={"/?screen=board&at=" (encoded(&at.to_string()))} { (said) } " " } }
+    };
     let body = html! {
         @match missing {
-            None => { p { "The plan as it was " b { (when) } ". " a href="/?screen=board" { "Back to now" } } }
-            Some(why) => {
-                p.bad { "The plan of that time is not known: " (clean(why)) }
-                p { "The ledger must have been committed by then; toft sync commits it. " a href="/?screen=board" { "Back to now" } }
-            }
+            None => p { "The board as it was " b { (when) } "." },
+            Some(why) => p.bad { "The board of that time is not known: " (clean(why)) },
+        }
+        p {
+            (step(-60, "An hour earlier")) (step(-10, "Ten minutes earlier"))
+            (step(10, "Ten minutes later")) (step(60, "An hour later")) a href="/?screen=board" { "Back to now" }
         }
     };
     list("past", "", "", std::iter::once(item("past".into(), &[], &body)))
@@ -168,7 +187,12 @@ fn history_list(view: &HistoryView, several: bool) -> ItemList {
         let body = html! { a.earlier href={"/?screen=history&before=" (row.seq)} { "Earlier" } };
         item("earlier".into(), &[], &body)
     });
-    list("history", "History", "Nothing happened here.", view.rows.iter().map(history_item).chain(earlier))
+    list(
+        "history",
+        "History",
+        "Nothing happened here.",
+        view.rows.iter().map(|row| history_item(row, true)).chain(earlier),
+    )
 }
 
 pub(crate) fn list(id: &str, head: &str, empty: &'static str, items: impl Iterator<Item = ListItem>) -> ItemList {
@@ -348,7 +372,7 @@ fn queue_item(row: &QueueRow) -> ListItem {
     };
     let body = html! {
         div.row {
-            span class={"badge " (class)} { (clean(&row.waits)) }
+            span class={"badge " (class)} { @if row.conflicts.is_empty() { (clean(&row.waits)) } @else { "conflict" } }
             strong { (title(row.repository.as_ref(), &row.id, &row.title)) }
             (link(row.repository.as_ref(), &row.id, &row.shown))
             (repository_name(row.repository.as_ref()))
@@ -359,6 +383,7 @@ fn queue_item(row: &QueueRow) -> ListItem {
         }
         @if !row.conflicts.is_empty() {
             p.says.bad {
+                @if row.waits != "ready to land" { (clean(&row.waits)) "; " }
                 "conflicts" @if let Some(against) = &row.against { " with " (clean(against)) } " in " (clean(&row.conflicts.join(", ")))
             }
         }
@@ -367,15 +392,19 @@ fn queue_item(row: &QueueRow) -> ListItem {
     item(key(row.repository.as_ref(), &row.id), &row.actions, &body)
 }
 
-pub(crate) fn history_item(row: &HistoryRow) -> ListItem {
+/// An event; with what it is about, if that is not what the page is about.
+pub(crate) fn history_item(row: &HistoryRow, about: bool) -> ListItem {
     let body = html! {
         div.row {
             a.then href={"/?screen=board&at=" (encoded(&row.at.to_string()))} title="The board then" { (time(row.at)) }
             strong { (clean(&row.actor)) }
-            span title=(clean(&row.verb)) { (clean(&row.meaning)) }
-            @if row.has_page() { (link(row.repository.as_ref(), &row.entity, &row.shown)) } @else { span.id { (clean(&row.shown)) } }
+            p {
+                span title={(clean(&row.verb)) ": " (clean(&row.meaning))} { (clean(if about { &row.said } else { row.said.trim_end_matches(':') })) }
+                @if about && row.has_page() { " " (link(row.repository.as_ref(), &row.entity, &row.shown)) }
+                @if let Some(text) = row.title.as_ref().filter(|_| about) { " " (title(row.repository.as_ref(), &row.entity, text)) }
+                @if !row.text.is_empty() { " " span.says { (clean(&row.text)) } }
+            }
             (repository_name(row.repository.as_ref()))
-            @if !row.text.is_empty() { span.says { (clean(&row.text)) } }
         }
     };
     item(format!("{} {}", row.repository.as_deref().unwrap_or_default(), row.seq), &[], &body)
@@ -391,6 +420,7 @@ fn machine_item(row: &MachineRow) -> ListItem {
             span.spacer {}
             span.faint { "seen " (span(Duration::from_secs(row.silent_s))) " ago" }
         }
+        @if let Some(note) = &row.note { p.says { (lines(note)) } }
     };
-    item(row.name.clone(), &[], &body)
+    item(row.name.clone(), &row.actions, &body)
 }

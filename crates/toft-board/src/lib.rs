@@ -76,6 +76,9 @@ const WAIT: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(50);
 /// After a change that takes some time to read, the next one is told after so many times as long.
 const SHARE: u32 = 3;
+/// Reads of the store at once, and how long a page waits for one. A server that is away is asked again for a minute.
+const READERS: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(2);
 /// After a store could not be read.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Connections at once, and how long the head of a request may take.
@@ -98,6 +101,8 @@ pub(crate) struct BoardState {
     notes: Mutex<Vec<(Instant, String)>>,
     /// Commands that run.
     running: Mutex<HashSet<Vec<String>>>,
+    /// Those who read the store.
+    readers: Arc<Semaphore>,
     /// How long the last page took to read, in milliseconds.
     read_ms: Arc<AtomicU64>,
     /// Rises with every change.
@@ -113,7 +118,8 @@ impl BoardState {
         thread::spawn(move || watch_stores(&watched, &read, &tell));
         let renders = Mutex::new(RenderCache::new()?);
         let (texts, notes, running) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Arc::new(Self { views, runner, title, renders, texts, notes, running, read_ms, changes }))
+        let readers = Arc::new(Semaphore::new(READERS));
+        Ok(Arc::new(Self { views, runner, title, renders, texts, notes, running, readers, read_ms, changes }))
     }
 
     /// What was said beside the outcomes in the last minutes.
@@ -267,6 +273,23 @@ fn failed(error: &Error) -> Response {
         _ => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     }
     .into_response()
+}
+
+/// Reads a store for a page; nothing if that takes long.
+async fn read<T: Send + 'static>(
+    board: &Arc<BoardState>,
+    work: impl FnOnce(&BoardState) -> Result<T, Error> + Send + 'static,
+) -> Result<Option<T>, Response> {
+    let board = board.clone();
+    let done = async move {
+        let reader = board.readers.clone().acquire_owned().await;
+        blocking(move || {
+            let _reader = reader;
+            work(&board)
+        })
+        .await
+    };
+    tokio::time::timeout(PATIENCE, done).await.ok().transpose()
 }
 
 /// Does something that may wait for a store; a failure becomes the answer.

@@ -50,6 +50,7 @@ pub(crate) async fn index(
                 }
                 p #trouble role="status" hidden {}
                 p #nothing role="status" hidden {}
+                div #columns hidden {}
                 @if let Some(people) = people { (sign_in_form(people)) }
                 main #main tabindex="0" { p.empty { "Loading…" } noscript { p { "The board needs JavaScript; toft top and toft status show the same." } } }
                 dialog #ask aria-labelledby="ask-title" {

@@ -9,6 +9,7 @@ use std::{
 use axum::{
     Extension, Json,
     extract::Query,
+    http::StatusCode,
     response::{IntoResponse, Response},
 };
 use maud::html;
@@ -16,15 +17,17 @@ use serde::{Deserialize, Serialize};
 use toft::{
     Error,
     text::clean,
-    views::{FollowedLog, IssueView, LogLine, RepositorySource},
+    views::{DiffKind, FollowedLog, IssueView, LogLine, RepositorySource},
 };
 
-use crate::{BoardState, blocking, locked, place::source};
+use crate::{BoardState, locked, place::source, read};
 
 /// Lines that are sent at once.
 const AT_ONCE: usize = 500;
 /// Characters of a line at least, and at most.
 const WIDTHS: (usize, usize) = (20, 400);
+/// Files of a diff that are listed.
+const FILES: usize = 300;
 /// Texts that are remembered.
 const TEXTS: usize = 8;
 /// A diff is made again after this, or when the stores changed.
@@ -42,6 +45,9 @@ pub(crate) struct TextQuery {
     from: usize,
     /// Characters that fit in a line.
     width: usize,
+    /// The version that the page has.
+    #[serde(default)]
+    known: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -59,6 +65,9 @@ struct TextAnswer {
     total: usize,
     /// What stands above it.
     head: String,
+    /// Files of a diff, and where they begin; for a page that has another version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<Vec<(String, usize)>>,
     from: usize,
     /// HTML.
     lines: Vec<String>,
@@ -101,8 +110,9 @@ struct WrappedLine {
 }
 
 pub(crate) async fn text(Extension(state): Extension<Arc<BoardState>>, Query(query): Query<TextQuery>) -> Response {
-    match blocking(move || answer(&state, &query)).await {
-        Ok(answer) => Json(answer).into_response(),
+    match read(&state, move |state| answer(state, &query)).await {
+        Ok(Some(answer)) => Json(answer).into_response(),
+        Ok(None) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         Err(refused) => refused,
     }
 }
@@ -114,7 +124,7 @@ fn answer(state: &BoardState, query: &TextQuery) -> Result<TextAnswer, Error> {
     let mut cached = locked(&cached);
     cached.read(&source, query, *state.changes.borrow())?;
     cached.wrap(query.width.clamp(WIDTHS.0, WIDTHS.1));
-    Ok(cached.answer(query.from))
+    Ok(cached.answer(query.from, &query.known))
 }
 
 impl TextCache {
@@ -208,7 +218,14 @@ impl CachedText {
         digest.finalize().to_hex()[..16].clone_into(&mut self.version);
     }
 
-    fn answer(&self, from: usize) -> TextAnswer {
+    /// The files of a diff, and where they begin.
+    fn files(&self) -> Vec<(String, usize)> {
+        let lines = self.wrapped.iter().enumerate().filter(|(_, part)| part.start == 0);
+        let files = lines.filter(|(_, part)| self.lines[part.line].class == DiffKind::File.as_str());
+        files.take(FILES).map(|(at, part)| (clean(&self.lines[part.line].text), at)).collect()
+    }
+
+    fn answer(&self, from: usize, known: &str) -> TextAnswer {
         let end = self.wrapped.len().min(from.saturating_add(AT_ONCE));
         let from = from.min(end);
         let html = |WrappedLine { line, start, end }: &WrappedLine| {
@@ -226,6 +243,7 @@ impl CachedText {
             version: self.version.clone(),
             total: self.wrapped.len(),
             head: self.head.clone(),
+            files: (known != self.version).then(|| self.files()),
             from,
             lines: self.wrapped[from..end].iter().map(html).collect(),
         }
@@ -265,13 +283,13 @@ mod tests {
         let pieces: Vec<&str> =
             text.wrapped.iter().map(|part| &text.lines[part.line].text[part.start..part.end]).collect();
         assert_eq!(pieces, ["añb<", "scri", "pt>", ""]);
-        let answer = text.answer(0);
+        let answer = text.answer(0, "");
         assert_eq!((answer.total, answer.lines.len()), (4, 4));
         assert!(answer.lines[0].contains("añb&lt;") && answer.lines[0].contains("data-place=\"a.rs:7\""));
         assert!(!answer.lines[1].contains("data-place"));
         let before = answer.version;
         text.wrap(5);
         assert_ne!(before, text.version);
-        assert_eq!(text.answer(99).lines.len(), 0);
+        assert_eq!(text.answer(99, "").lines.len(), 0);
     }
 }

@@ -4,7 +4,12 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use clap::{Arg, Command, CommandFactory as _};
 use serde_json::Value;
-use toft::{KeyScope, config_keys, events::EVENTS, token::TokenRole, verbs::calls};
+use toft::{
+    KeyScope, config_keys,
+    events::{EVENTS, EventKind},
+    token::TokenRole,
+    verbs::calls,
+};
 
 use crate::{
     args::{Cli, GROUPS},
@@ -285,7 +290,7 @@ fn events() -> String {
          which they were committed. The actor is the agent that caused the event, or `toft` if a rule did.\n\n\
          | event | meaning |\n| --- | --- |",
     );
-    for (name, meaning) in EVENTS {
+    for EventKind { name, meaning, .. } in EVENTS {
         let _ = writeln!(text, "| `{name}` | {} |", cell(meaning));
     }
     text

@@ -30,6 +30,9 @@ pub struct Agent {
     pub host: String,
     /// The stored intent. Whether the agent is working is derived from its leases.
     pub state: AgentState,
+    /// Why it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Work was assigned to it at some time, so its claims also read its own lanes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub assigned: bool,

@@ -22,6 +22,7 @@ pub mod ready;
 pub mod refusal;
 pub mod repository;
 pub mod retention;
+pub mod rewind;
 pub mod rights;
 pub mod secret;
 pub mod sheet;

@@ -173,7 +173,7 @@ mod tests {
             refused(stage.perform("kim", replan::Request { workflow: id.clone(), tasks: vec![] })),
             refused(stage.perform("kim", replan::Decide { task: task.clone(), retry: true, reason: String::new() })),
             refused(stage.perform("kim", flow::Limit { id: id.clone(), max_parallel: Some(2), budget: None })),
-            refused(stage.perform("kim", agent::Tell { agent: other(), state: AgentState::Draining })),
+            refused(stage.perform("kim", agent::Tell { agent: other(), state: AgentState::Draining, note: None })),
             refused(
                 stage.perform("kim", agent::Register { name: other(), role: Some(Role::Human), ..Default::default() }),
             ),
@@ -190,8 +190,10 @@ mod tests {
         let none: Vec<_> = tried(&stage).into_iter().map(|refused| refused.is_none()).collect();
         assert_eq!(none, [false; 10]);
         // Its own it may pause, stop and unregister.
-        stage.perform("kim", agent::Tell { agent: Some("kim".into()), state: AgentState::Draining }).unwrap();
-        stage.perform("kim", agent::Tell { agent: None, state: AgentState::Active }).unwrap();
+        stage
+            .perform("kim", agent::Tell { agent: Some("kim".into()), state: AgentState::Draining, note: None })
+            .unwrap();
+        stage.perform("kim", agent::Tell { agent: None, state: AgentState::Active, note: None }).unwrap();
         stage.perform("kim", agent::Remove { agent: Some("kim".into()) }).unwrap();
     }
 

@@ -151,9 +151,9 @@ impl TopTable {
                 heads: vec![
                     ("when", Length(8)),
                     ("who", Length(16)),
-                    ("what", Length(18)),
+                    ("did", Length(20)),
                     ("id", Length(10)),
-                    ("particulars", Fill(1)),
+                    ("what", Fill(1)),
                 ],
                 rows: view.rows.iter().map(|row| history_row(row, now)).collect(),
                 empty: "Nothing has happened yet.",
@@ -359,16 +359,18 @@ fn graph_row(row: &GraphRow) -> TopRow {
 }
 
 fn history_row(row: &HistoryRow, now: Timestamp) -> TopRow {
-    let mut detail = vec![(Tone::Head, row.verb.clone()), (Tone::Faint, format!("by {}", row.actor))];
+    let mut detail = vec![(Tone::Head, row.verb.clone()), (Tone::Plain, row.meaning.clone())];
+    detail.push((Tone::Faint, format!("by {}", row.actor)));
     detail.extend(of_repository(row.repository.as_ref()));
+    detail.extend(row.title.iter().map(|title| (Tone::Plain, title.clone())));
     detail.extend(lines(Tone::Plain, &row.text));
     TopRow {
         cells: vec![
             (Tone::Faint, age(Some(row.at), now)),
             (Tone::Plain, row.actor.clone()),
-            (Tone::Plain, row.verb.clone()),
+            (Tone::Plain, row.said.clone()),
             (Tone::Id, row.shown.clone()),
-            (Tone::Faint, row.text.clone()),
+            (Tone::Faint, [row.title.as_deref(), Some(&row.text)].into_iter().flatten().collect::<Vec<_>>().join("  ")),
         ],
         shown: row.shown.clone(),
         about: opens(row.repository.as_ref(), &row.entity),
@@ -391,7 +393,10 @@ fn machine_row(row: &MachineRow) -> TopRow {
         ],
         shown: String::new(),
         about: None,
-        actions: Vec::new(),
-        detail: vec![(Tone::Head, row.name.clone()), (Tone::Faint, format!("last sign of life {seen} ago"))],
+        actions: row.actions.clone(),
+        detail: [(Tone::Head, row.name.clone()), (Tone::Faint, format!("last sign of life {seen} ago"))]
+            .into_iter()
+            .chain(row.note.iter().map(|note| (Tone::Plain, note.clone())))
+            .collect(),
     }
 }

@@ -89,10 +89,24 @@ pub(crate) struct Tell {
 #[command(after_help = "Examples:\n  \
 toft pause            # the agents of your runner: NAME-1, NAME-2, …\n  \
 toft pause bob        # those of the runner bob\n  \
-toft resume bob-2     # one of them goes on")]
+toft resume bob-2     # one of them goes on\n  \
+toft pause --machine build-7 -m \"a new disk tonight\"")]
 pub(crate) struct Pause {
+    #[command(flatten)]
+    pub(crate) agents: AgentsOf,
+    /// Why, for others who look
+    #[arg(short = 'm', long, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+}
+
+/// Whose agents are meant.
+#[derive(Args, Debug)]
+pub(crate) struct AgentsOf {
     /// Runner or agent [default: your own runner]
     pub(crate) name: Option<String>,
+    /// All agents of this machine, as toft agent list and the board call it
+    #[arg(long, value_name = "MACHINE", conflicts_with = "name")]
+    pub(crate) machine: Option<String>,
 }
 
 /// Resume agents that were paused.
@@ -101,8 +115,8 @@ pub(crate) struct Pause {
 toft resume           # the agents of your runner\n  \
 toft resume claude    # an agent that rests because its provider refused it, for example after you have logged in")]
 pub(crate) struct Resume {
-    /// Runner, agent, or recipe of a resting agent [default: your own runner]
-    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) agents: AgentsOf,
 }
 
 /// Register an agent.

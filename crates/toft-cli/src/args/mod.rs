@@ -20,7 +20,7 @@ use clap::{Args, Parser, ValueEnum};
 use commands::commands;
 
 pub(crate) use self::{
-    agent::{AgentCommand, Answer, Assign, Inbox, Pause, Register, Resume, Send, Tell},
+    agent::{AgentCommand, AgentsOf, Answer, Assign, Inbox, Pause, Register, Resume, Send, Tell},
     fleet::{CreateToken, Join, Login, RepoCommand, Serve, TokenCommand},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     land::{Land, LandCommand, Review},

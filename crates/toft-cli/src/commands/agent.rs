@@ -11,7 +11,7 @@ use toft::{
 
 use super::{App, Done, plan, word, work::held};
 use crate::{
-    args::{AgentCommand, Answer, Assign, Inbox, Register, Send, Tell},
+    args::{AgentCommand, AgentsOf, Answer, Assign, Inbox, Pause, Register, Resume, Send, Tell},
     exit::Failure,
     render,
 };
@@ -86,20 +86,31 @@ fn register(app: &App<'_>, args: &Register) -> Done {
 }
 
 fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
-    let request = agent::Tell { agent: agent.cloned(), state };
+    let request = agent::Tell { agent: agent.cloned(), state, note: None };
     app.show(&render::AgentView(app.perform(app.open()?, request)?))
 }
 
-pub(super) fn tell_runner(app: &App<'_>, name: Option<&String>, state: AgentState) -> Done {
-    if let Some(name) = name
-        && state == AgentState::Active
+pub(super) fn pause(app: &App<'_>, args: &Pause) -> Done {
+    tell_agents(app, &args.agents, AgentState::Draining, args.message.clone())
+}
+
+pub(super) fn resume(app: &App<'_>, args: &Resume) -> Done {
+    if let Some(name) = &args.agents.name
         && RestingAgent::end(name)?
     {
         return app.show(&render::RestEnded(name.clone()));
     }
+    tell_agents(app, &args.agents, AgentState::Active, None)
+}
+
+fn tell_agents(app: &App<'_>, agents: &AgentsOf, state: AgentState, note: Option<String>) -> Done {
     let toft = app.open()?;
-    let runner = name.cloned().unwrap_or_else(|| toft.located().agent.clone());
-    app.show(&render::AgentsTold(app.perform(toft, agent::TellRunner { runner, state })?))
+    let runner = match (&agents.name, &agents.machine) {
+        (None, None) => toft.located().agent.clone(),
+        (name, _) => name.clone().unwrap_or_default(),
+    };
+    let request = agent::TellRunner { runner, machine: agents.machine.clone(), state, note };
+    app.show(&render::AgentsTold(app.perform(toft, request)?))
 }
 
 pub(super) fn assign(app: &App<'_>, args: &Assign) -> Done {

@@ -33,7 +33,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toft::{
     Config, StoreLocation, Toft,
-    agent::AgentState,
     repository::Scope,
     verbs::{Operation, Verb, op},
     views::RepositorySource,
@@ -171,8 +170,8 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Agent(args) => agent::run(app, &args.command),
         Command::Answer(args) => agent::answer(app, args),
         Command::Tell(args) => agent::tell_holder(app, args),
-        Command::Pause(args) => agent::tell_runner(app, args.name.as_ref(), AgentState::Draining),
-        Command::Resume(args) => agent::tell_runner(app, args.name.as_ref(), AgentState::Active),
+        Command::Pause(args) => agent::pause(app, args),
+        Command::Resume(args) => agent::resume(app, args),
         Command::Assign(args) => agent::assign(app, args),
     }
 }

@@ -12,7 +12,7 @@ use toft::{
 
 use super::{
     View, data,
-    page::{Ink, Page, clean},
+    page::{Ink, Page, clean, short},
 };
 
 pub(crate) struct AgentView(pub(crate) Agent);
@@ -68,7 +68,10 @@ impl View for AgentList {
                 Presence::Working => format!("on {}", holds.join(", ")),
                 Presence::Offline if !holds.is_empty() => format!("offline, lost {}", holds.join(", ")),
                 Presence::Idle => "idle".to_owned(),
-                Presence::Paused => "paused".to_owned(),
+                Presence::Paused => match &agent.note {
+                    Some(note) => format!("paused: {}", short(note, 60)),
+                    None => "paused".to_owned(),
+                },
                 Presence::Offline => "offline".to_owned(),
                 Presence::Removed => "removed".to_owned(),
             };
@@ -148,8 +151,12 @@ impl View for AgentsTold {
     fn text(&self, page: &mut Page) {
         let names: Vec<String> = self.0.iter().map(|agent| clean(&agent.name)).collect();
         let paused = self.0.iter().any(|agent| agent.state == AgentState::Draining);
+        let note = self.0.iter().find_map(|agent| agent.note.as_deref());
+        let note = note.map(|note| format!(" ({})", short(note, 80))).unwrap_or_default();
         page.line(match paused {
-            true => format!("Paused {}. What they hold they finish; toft resume lets them go on.", names.join(", ")),
+            true => {
+                format!("Paused {}{note}. What they hold they finish; toft resume lets them go on.", names.join(", "))
+            }
             false => format!("Resumed {}.", names.join(", ")),
         });
     }

@@ -163,6 +163,32 @@ impl Issue {
         Ok((serde_json::from_value(Value::Object(fields))?, wrong))
     }
 
+    /// Takes in a write. One that makes no issue of it, such as that of a later toft, changes nothing.
+    pub fn put(&mut self, put: &Put) {
+        let Ok(Value::Object(mut fields)) = serde_json::to_value(&*self) else { return };
+        let mut member = |name: &str, member: Value, there: bool| {
+            let all = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+            if let Some(all) = all.as_array_mut() {
+                all.retain(|known| *known != member);
+                all.extend(there.then_some(member));
+            }
+        };
+        match put {
+            Put::Field(name, Some(value)) => drop(fields.insert(name.to_string(), value.clone())),
+            Put::Field(name, None) => drop(fields.remove(name.as_ref())),
+            Put::Label(label, there) => member("labels", label.as_str().into(), *there),
+            Put::Dep(dep, there) => member("deps", serde_json::to_value(dep).unwrap_or_default(), *there),
+            Put::Comment(said) => member("comments", serde_json::to_value(said).unwrap_or_default(), true),
+            Put::Unsay(id) => {
+                self.comments.retain(|said| said.id != *id);
+                return;
+            }
+        }
+        if let Ok(issue) = serde_json::from_value(Value::Object(fields)) {
+            *self = issue;
+        }
+    }
+
     /// Is it still to be done?
     #[must_use]
     pub fn unfinished(&self) -> bool {

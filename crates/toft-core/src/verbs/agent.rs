@@ -76,6 +76,7 @@ impl Verb for Register {
         }
         agent.runtime = self.runtime.or(agent.runtime);
         agent.state = AgentState::Active;
+        agent.note = None;
         agent.host = work.processes.host().to_owned();
         if before.as_ref() != Some(&agent) {
             agent.seen = work.now.wall;
@@ -102,6 +103,9 @@ pub struct Tell {
     pub agent: Option<String>,
     /// Its new state.
     pub state: AgentState,
+    /// Why it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl Verb for Tell {
@@ -121,27 +125,35 @@ impl Verb for Tell {
             let wanted = "register it again first (toft agent register)".into();
             return Err(Refusal::WrongState { id: agent.name, state: "removed".into(), wanted }.into());
         }
-        if agent.state != self.state {
-            agent.state = self.state;
-            work.record(
-                agent.id.as_str(),
-                "agent.told",
-                json!({ "state": agent.state }),
-                vec![Write::Agent(agent.clone())],
-            )?;
+        let paused = self.state == AgentState::Draining;
+        let note = self.note.filter(|_| paused).or_else(|| agent.note.clone().filter(|_| paused));
+        if (agent.state, &agent.note) != (self.state, &note) {
+            (agent.state, agent.note) = (self.state, note);
+            let mut detail = json!({ "name": agent.name, "state": agent.state });
+            if let Some(note) = &agent.note {
+                detail["note"] = note.as_str().into();
+            }
+            work.record(agent.id.as_str(), "agent.told", detail, vec![Write::Agent(agent.clone())])?;
         }
         Ok(agent)
     }
 }
 
-/// Pause or resume the agents of a runner. Paused ones finish what they hold, and claim nothing new.
+/// Pause or resume the agents of a runner, or of a machine. Paused ones finish what they hold, and claim nothing new.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AgentTellRunner")]
 pub struct TellRunner {
     /// The name of the runner, whose slots are `NAME-1`, `NAME-2`, …, or of one agent.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub runner: String,
+    /// The machine instead, as it is called where agents are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     /// Their new state.
     pub state: AgentState,
+    /// Why they are paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl Verb for TellRunner {
@@ -151,18 +163,27 @@ impl Verb for TellRunner {
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Agent>> {
         let agents = work.tx.agents()?.into_iter().filter(|agent| agent.state != AgentState::Gone);
-        let slot = |agent: &Agent| agent.runs_agents() && is_slot_of(&agent.name, &self.runner);
-        let (slots, others): (Vec<Agent>, Vec<Agent>) = agents.partition(slot);
-        // A person has the name of their runner, and is not what is paused.
-        let found = match slots.is_empty() {
-            true => others.into_iter().filter(|agent| agent.name == self.runner).collect(),
-            false => slots,
+        let found: Vec<Agent> = if let Some(machine) = &self.machine {
+            agents.filter(|agent| agent.host == *machine && agent.role != Role::Human).collect()
+        } else {
+            let slot = |agent: &Agent| agent.runs_agents() && is_slot_of(&agent.name, &self.runner);
+            let (slots, others): (Vec<Agent>, Vec<Agent>) = agents.partition(slot);
+            // A person has the name of their runner, and is not what is paused.
+            match slots.is_empty() {
+                true => others.into_iter().filter(|agent| agent.name == self.runner).collect(),
+                false => slots,
+            }
         };
         if found.is_empty() {
-            return Err(Refusal::NotFound { what: "runner or agent".into(), text: self.runner }.into());
+            let (what, text) = match self.machine {
+                Some(machine) => ("machine with agents", machine),
+                None => ("runner or agent", self.runner),
+            };
+            return Err(Refusal::NotFound { what: what.into(), text }.into());
         }
-        let tell = |agent: Agent| Tell { agent: Some(agent.id.to_string()), state: self.state }.run(work);
-        found.into_iter().map(tell).collect()
+        let told =
+            |agent: &Agent| Tell { agent: Some(agent.id.to_string()), state: self.state, note: self.note.clone() };
+        found.iter().map(|agent| told(agent).run(work)).collect()
     }
 }
 

@@ -286,7 +286,9 @@ mod tests {
             listed.into_iter().find(|row| row.agent.name == "bob").unwrap().presence
         };
         assert_eq!(seen(), Presence::Idle);
-        stage.perform("ana", agent::Tell { agent: Some("bob".into()), state: AgentState::Draining }).unwrap();
+        stage
+            .perform("ana", agent::Tell { agent: Some("bob".into()), state: AgentState::Draining, note: None })
+            .unwrap();
         assert_eq!(seen(), Presence::Paused);
         stage.clock.advance(stage.policy.ttl * 2);
         assert_eq!(seen(), Presence::Offline);

@@ -22,7 +22,7 @@ use crate::{
 /// Maximum number of rows that an answer without a limit of its own has.
 const MOST: usize = 1_000;
 /// Maximum number of messages of an inbox that are looked through.
-const LETTERS: usize = 200;
+const LETTERS: usize = 1_000;
 
 macro_rules! fact {
     ($request:ident, $name:literal, $outcome:ty, |$self:ident, $work:ident| $answer:expr) => {
@@ -64,17 +64,20 @@ fact!(TaskNames, "task.names", Vec<String>, |self, work| {
     Ok(self.tasks.iter().map(|task| find::called(work.tx, task)).collect::<Result<_, _>>()?)
 });
 
-/// Unread messages to any holder of a task, oldest first.
+/// Messages to any holder of a task, oldest first: those that nobody has read yet.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TaskLetters {
     pub task: TaskId,
+    /// Include those that were read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read: bool,
 }
 
 fact!(TaskLetters, "task.letters", Vec<InboxItem>, |self, work| {
     let holders: BTreeSet<_> = work.tx.attempts(&self.task)?.into_iter().map(|attempt| attempt.agent).collect();
     let mut letters = Vec::new();
     for holder in holders {
-        letters.extend(work.tx.inbox(holder.as_str(), true, LETTERS)?);
+        letters.extend(work.tx.inbox(holder.as_str(), !self.read, LETTERS)?);
     }
     letters.retain(|letter| letter.message.to == Address::Holder(self.task.clone()));
     letters.sort_by_key(|letter| letter.message.created);

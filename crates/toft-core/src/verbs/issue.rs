@@ -150,8 +150,7 @@ impl Verb for Note {
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         work.me()?;
-        let known = events::EVENTS.iter().any(|(name, _)| *name == self.what);
-        if !known || !(self.what.starts_with("issue.") || self.what.starts_with("ledger.")) {
+        if !events::known(&self.what) || !(self.what.starts_with("issue.") || self.what.starts_with("ledger.")) {
             let problem = format!("`{}` is not an event of a ledger", self.what);
             return Err(Refusal::Invalid { field: "what".into(), problem }.into());
         }

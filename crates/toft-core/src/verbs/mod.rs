@@ -386,6 +386,7 @@ impl VerbContext<'_> {
             runtime: None,
             host: self.processes.host().to_owned(),
             state: AgentState::Active,
+            note: None,
             assigned: false,
             seen: self.now.wall,
             created: self.now.wall,

@@ -165,7 +165,7 @@ impl Briefing<'_> {
 impl Briefing<'_> {
     /// Messages to the holder of the task that no holder has read.
     fn unread(&self, facts: &context::Outcome) -> Result<Vec<String>, Error> {
-        let letters = self.perform(facts::TaskLetters { task: facts.task.id.clone() })?;
+        let letters = self.perform(facts::TaskLetters { task: facts.task.id.clone(), read: false })?;
         Ok(letters.iter().map(letter).collect())
     }
 

@@ -134,6 +134,7 @@ pub(super) fn agent(id: &str, name: &str) -> Agent {
         runtime: Some("claude".into()),
         host: "here".into(),
         state: AgentState::Draining,
+        note: Some("a new disk".into()),
         assigned: true,
         seen: at(8),
         created: at(9),

@@ -234,6 +234,16 @@ impl RowAction {
         Self::new('p', "resume", &["agent", "resume", agent])
     }
 
+    /// Pauses all agents of a machine.
+    pub(crate) fn drain(machine: &str) -> Self {
+        let command = ["pause", "--machine", machine, "--message="];
+        Self::new('p', "drain", &command).asking("Why, for others who look")
+    }
+
+    pub(crate) fn resume_machine(machine: &str) -> Self {
+        Self::new('p', "resume", &["resume", "--machine", machine])
+    }
+
     pub(crate) fn end_rest(agent: &str) -> Self {
         Self::new('a', "resume", &["resume", agent])
     }

@@ -118,7 +118,7 @@ impl AgentsView {
                         lost: false,
                         paused: presence == Presence::Paused,
                         waits: false,
-                        note: None,
+                        note: listed.agent.note,
                         cost: None,
                         actions: RowAction::about([action], &name, dir.as_ref()),
                         name,

@@ -56,13 +56,21 @@ pub struct Card {
     pub actions: Vec<RowAction>,
 }
 
+/// A question to a person.
+struct AskedQuestion {
+    gate: String,
+    text: String,
+    /// The answers that the agent proposes.
+    choices: Vec<String>,
+}
+
 /// What is known of the issues of one repository.
 #[derive(Default)]
 struct Known {
     /// By issue: the agent, and what it said last.
     held: BTreeMap<String, (String, Option<String>)>,
-    /// By issue: the gate that waits for a person, and the answers that the agent proposes.
-    asks: BTreeMap<String, (String, Vec<String>)>,
+    /// By issue: the question that waits for a person.
+    asks: BTreeMap<String, AskedQuestion>,
     landings: BTreeMap<String, ListedLanding>,
     started: BTreeSet<String>,
     unblocks: BTreeMap<String, usize>,
@@ -81,46 +89,7 @@ impl BoardView {
         Ok(Self::with(columns, limit))
     }
 
-    /// The plans of repositories as they were at a time or a revision. Who worked on what then is not known.
-    pub fn at(sources: &[RepositorySource<'_>], when: &str) -> Result<Self, Error> {
-        let mut columns: BTreeMap<IssueStage, Vec<Card>> =
-            IssueStage::ALL.into_iter().map(|stage| (stage, Vec::new())).collect();
-        let (mut missing, mut read) = (None, false);
-        for source in sources.iter().filter(|source| source.ledgers) {
-            let Some(plan) = source.toft.plan()? else { continue };
-            let past = match plan.at(when) {
-                Ok(past) => past,
-                Err(error) => {
-                    missing = Some(error);
-                    continue;
-                }
-            };
-            read = true;
-            let now = past.now()?;
-            let closed = IssueFilter { status: Some("closed".into()), limit: CLOSED, ..IssueFilter::default() };
-            let all = past.list(&IssueFilter::default())?.into_iter().chain(past.list(&closed)?);
-            for found in all {
-                let held = found.issue.status == "in_progress";
-                let facts = StageFacts {
-                    closed: found.issue.closed.is_some(),
-                    held,
-                    ready: found.ready(now),
-                    ..StageFacts::default()
-                };
-                let (_, card) = card(&Known::default(), &found, facts.ready, None);
-                let shown = source.shorten(&[&card.id]).swap_remove(0);
-                let agent = found.issue.assignee.clone();
-                let card = Card { repository: source.name.clone(), shown, agent, actions: Vec::new(), ..card };
-                columns.entry(facts.stage()).or_default().push(card);
-            }
-        }
-        match missing.filter(|_| !read) {
-            Some(error) => Err(error),
-            None => Ok(Self::with(columns, MOST)),
-        }
-    }
-
-    fn with(columns: BTreeMap<IssueStage, Vec<Card>>, limit: usize) -> Self {
+    pub(super) fn with(columns: BTreeMap<IssueStage, Vec<Card>>, limit: usize) -> Self {
         let column = |(stage, mut cards): (IssueStage, Vec<Card>)| {
             let total = cards.len();
             if !matches!(stage, IssueStage::Landed) {
@@ -150,8 +119,9 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
         known.held.insert(issue.unwrap_or(workflow), (row.agent.clone(), row.note.clone()));
     }
     for need in &outcome.needs_you {
-        if let status::NeedsYou::Question { issue: Some(issue), gate, choices, .. } = need {
-            known.asks.insert(issue.clone(), (gate.clone(), choices.clone()));
+        if let status::NeedsYou::Question { issue: Some(issue), gate, text, choices, .. } = need {
+            let asked = AskedQuestion { gate: gate.clone(), text: text.clone(), choices: choices.clone() };
+            known.asks.insert(issue.clone(), asked);
         }
     }
     for entry in toft.work().landings(&[], 0)? {
@@ -244,9 +214,9 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
             actions.extend(queue::actions(entry, &issue.id));
             Some(landing_state(entry))
         }
-        (None, None) => why,
+        (None, None) => asks.map(|asked| asked.text.clone()).or(why),
     };
-    if let Some((gate, choices)) = asks {
+    if let Some(AskedQuestion { gate, choices, .. }) = asks {
         actions.splice(0..0, RowAction::answers(gate, choices));
     }
     let card = Card {

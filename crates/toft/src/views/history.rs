@@ -1,18 +1,24 @@
 //! What happened, the newest first.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Serialize;
 use serde_json::Value;
 use toft_core::{
     change::Event,
-    events::meaning,
+    events::kind_of,
+    id::TaskId,
     issue::Put,
     text::{clean, short},
     time::Timestamp,
-    verbs::log,
+    verbs::{facts::TaskNames, log},
 };
 use toft_session::Error;
 
 use super::RepositorySource;
+
+/// Characters of a text that are shown.
+const LONGEST: usize = 200;
 
 /// The newest events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -29,12 +35,17 @@ pub struct HistoryRow {
     pub repository: Option<String>,
     pub actor: String,
     pub verb: String,
+    /// What the actor did.
+    pub said: String,
     /// What that means.
     pub meaning: String,
-    /// What it is about.
+    /// What it is about: the issue of a task, if that is its only one.
     pub entity: String,
     /// The id as people see it.
     pub shown: String,
+    /// The title of that issue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     pub text: String,
 }
 
@@ -43,7 +54,8 @@ impl HistoryRow {
     #[must_use]
     pub fn has_page(&self) -> bool {
         let kind = self.verb.split('.').next().unwrap_or_default();
-        ["agent", "claim", "epic", "flow", "issue", "land", "lease", "save", "state", "task"].contains(&kind)
+        ["agent", "claim", "epic", "flow", "issue", "land", "save", "state", "task"].contains(&kind)
+            || self.verb == "lease.lost"
     }
 }
 
@@ -54,7 +66,7 @@ impl HistoryView {
         for source in sources {
             let request = log::Request { scope: source.scope.clone(), limit, ..log::Request::default() };
             let events = source.toft.work().act(&source.toft.located().agent, None, request)?;
-            view.rows.extend(rows(source, &events));
+            view.rows.extend(rows(source, &events)?);
         }
         view.rows.sort_by_key(|row| std::cmp::Reverse((row.at, row.seq)));
         Ok(view)
@@ -75,7 +87,7 @@ impl HistoryView {
             let request = log::Request { scope, after: Some(after), limit, ..log::Request::default() };
             let mut events = source.toft.work().act(&source.toft.located().agent, None, request)?;
             events.retain(|event| event.seq < end);
-            view.rows = rows(source, &events);
+            view.rows = rows(source, &events)?;
             end = after + 1;
         }
         view.rows.sort_by_key(|row| std::cmp::Reverse(row.seq));
@@ -84,20 +96,74 @@ impl HistoryView {
 }
 
 /// Events as rows, in their order.
-pub(super) fn rows(source: &RepositorySource<'_>, events: &[Event]) -> Vec<HistoryRow> {
-    let ids: Vec<&str> = events.iter().map(|event| event.entity.as_str()).collect();
-    let row = |(event, shown): (&Event, String)| HistoryRow {
+pub(super) fn rows(source: &RepositorySource<'_>, events: &[Event]) -> Result<Vec<HistoryRow>, Error> {
+    let issues = issues_of_tasks(source, events)?;
+    let ids: Vec<&str> =
+        events.iter().map(|event| issues.get(&event.entity).unwrap_or(&event.entity).as_str()).collect();
+    let plan = source.toft.plan()?.filter(|_| source.ledgers);
+    let mut titles: BTreeMap<&str, Option<String>> = BTreeMap::new();
+    for (id, event) in ids.iter().zip(events) {
+        if let (Some(plan), false) = (&plan, titles.contains_key(id)) {
+            let found = if about_issue(event) { plan.known(id)? } else { None };
+            titles.insert(id, found.map(|found| found.issue.title));
+        }
+    }
+    // An agent is known by its name.
+    let name = |event: &Event| {
+        let name = event.detail.get("name").and_then(Value::as_str).filter(|_| event.verb.starts_with("agent."));
+        name.map(str::to_owned)
+    };
+    let row = |((event, id), shown): ((&Event, &&str), String)| HistoryRow {
         seq: event.seq,
         at: event.at,
         repository: source.name.clone(),
         actor: event.actor.clone(),
         verb: event.verb.clone(),
-        meaning: meaning(&event.verb).to_owned(),
-        entity: event.entity.clone(),
-        text: particulars(event),
-        shown,
+        said: kind_of(&event.verb).map_or(event.verb.as_str(), |kind| kind.said).to_owned(),
+        meaning: kind_of(&event.verb).map_or(event.verb.as_str(), |kind| kind.meaning).to_owned(),
+        entity: (*id).to_owned(),
+        shown: name(event).unwrap_or(shown),
+        title: titles.get(id).cloned().flatten(),
+        text: essence(event),
     };
-    events.iter().zip(source.shorten(&ids)).map(row).collect()
+    Ok(events.iter().zip(&ids).zip(source.shorten(&ids)).map(row).collect())
+}
+
+/// By task that an event is about: the issue whose only task it is, or the task itself.
+pub(super) fn issues_of_tasks(
+    source: &RepositorySource<'_>,
+    events: &[Event],
+) -> Result<BTreeMap<String, String>, Error> {
+    let tasks: BTreeSet<&str> =
+        events.iter().map(|event| event.entity.as_str()).filter(|id| id.starts_with(TaskId::PREFIX)).collect();
+    let tasks: Vec<TaskId> = tasks.into_iter().map(TaskId::known).collect();
+    if tasks.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let names = source.toft.work().act(&source.toft.located().agent, None, TaskNames { tasks: tasks.clone() })?;
+    Ok(tasks.iter().map(ToString::to_string).zip(names).collect())
+}
+
+/// Whether an event may be about an issue.
+fn about_issue(event: &Event) -> bool {
+    !["agent", "message", "repository", "token", "ws"].contains(&event.verb.split('.').next().unwrap_or_default())
+}
+
+/// What people want to know of an event: a text that somebody wrote, or what was changed.
+fn essence(event: &Event) -> String {
+    const TEXTS: [&str; 6] = ["summary", "message", "answer", "reason", "note", "name"];
+    let text = |name: &str| event.detail.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    match event.verb.as_str() {
+        // The title says it.
+        "issue.added" | "issue.started" | "issue.finished" | "issue.released" | "claim" | "agent.registered" => {
+            String::new()
+        }
+        "issue.edited" | "issue.closed" | "issue.reverted" => particulars(event),
+        "agent.told" => [text("state"), text("note")].into_iter().flatten().map(clean).collect::<Vec<_>>().join(": "),
+        "land.landed" => text("commit").map(|commit| format!("as {}", short(commit, 10))).unwrap_or_default(),
+        "flow.new" => text("title").map(|title| short(title, LONGEST)).unwrap_or_default(),
+        _ => TEXTS.into_iter().find_map(text).map(|text| short(text, LONGEST)).unwrap_or_default(),
+    }
 }
 
 /// The particulars of an event; of a change of an issue, what was written.

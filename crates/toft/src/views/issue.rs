@@ -9,9 +9,10 @@ use toft_core::{
         stage::{IssueStage, StageFacts},
     },
     landing::LandingState,
+    message::{InboxItem, MessageKind},
     refusal::Refusal,
     time::Timestamp,
-    verbs::{context, flow, land::ListedLanding, log, show},
+    verbs::{context, facts::TaskLetters, flow, land::ListedLanding, log, show},
 };
 use toft_plan::Plan;
 use toft_session::Error;
@@ -103,7 +104,7 @@ pub struct NamedIssue {
 pub struct SaidRow {
     pub at: Timestamp,
     pub by: String,
-    /// What it was: asked, answered, finished, sent back.
+    /// What it was: asked, answered, told, finished, sent back.
     pub what: &'static str,
     pub text: String,
 }
@@ -188,6 +189,8 @@ impl IssueView {
             }
         }
         if let Some(shown) = shown_task {
+            let told = TaskLetters { task: shown.task.id.clone(), read: true };
+            view.add_told(toft.work().act(me, None, told)?);
             view.add_task(*shown);
         }
         if let Some(entry) = &landing {
@@ -206,7 +209,7 @@ impl IssueView {
             limit: HISTORY,
             ..log::Request::default()
         };
-        view.history = rows(source, &toft.work().act(me, None, history)?);
+        view.history = rows(source, &toft.work().act(me, None, history)?)?;
         if name.is_some() {
             view.actions.push(RowAction::comment(&view.id));
         }
@@ -334,6 +337,18 @@ impl IssueView {
                 }
             })
             .collect();
+    }
+
+    /// What people told the agents on it. Who was told reads it with the next command, or tool call.
+    fn add_told(&mut self, letters: Vec<InboxItem>) {
+        for letter in letters.into_iter().filter(|letter| letter.message.kind == MessageKind::Status) {
+            let what = match letter.read_at {
+                Some(_) => "told the agent, which has read it",
+                None => "told the agent, which has not read it yet",
+            };
+            let InboxItem { message, from_name, .. } = letter;
+            self.conversation.push(SaidRow { at: message.created, by: from_name, what, text: message.body });
+        }
     }
 
     fn add_workflow(&mut self, shown: &flow::Shown) {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use toft_core::{agent::Presence, verbs::agent};
 use toft_session::Error;
 
-use super::RepositorySource;
+use super::{RepositorySource, RowAction};
 
 /// Every machine on which an agent was seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -25,6 +25,42 @@ pub struct MachineRow {
     pub offline: usize,
     /// Seconds since the last sign of life of any of them.
     pub silent_s: u64,
+    /// Why agents are paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    pub actions: Vec<RowAction>,
+}
+
+impl MachineRow {
+    fn new(host: &str) -> Self {
+        Self { name: host.to_owned(), silent_s: u64::MAX, ..Self::default() }
+    }
+
+    fn add(&mut self, listed: agent::Listed) {
+        self.silent_s = self.silent_s.min(listed.silent_s);
+        self.note = self.note.take().or(listed.agent.note);
+        *match listed.presence {
+            Presence::Working => &mut self.working,
+            Presence::Idle => &mut self.idle,
+            Presence::Paused => &mut self.paused,
+            Presence::Offline | Presence::Removed => &mut self.offline,
+        } += 1;
+    }
+
+    /// Agents of another store on the same machine.
+    fn join(&mut self, other: Self) {
+        self.silent_s = self.silent_s.min(other.silent_s);
+        self.note = self.note.take().or(other.note);
+        self.working += other.working;
+        self.idle += other.idle;
+        self.paused += other.paused;
+        self.offline += other.offline;
+        self.actions.extend(other.actions);
+    }
+
+    fn all_paused(&self) -> bool {
+        self.paused > 0 && self.working + self.idle == 0
+    }
 }
 
 impl MachinesView {
@@ -38,17 +74,20 @@ impl MachinesView {
                 continue;
             }
             stores.push(store);
-            for listed in source.toft.work().act(&source.toft.located().agent, None, agent::List { all: false })? {
-                let host = listed.agent.host.clone();
-                let new = || MachineRow { name: host.clone(), silent_s: u64::MAX, ..MachineRow::default() };
-                let row = machines.entry(host.clone()).or_insert_with(new);
-                row.silent_s = row.silent_s.min(listed.silent_s);
-                *match listed.presence {
-                    Presence::Working => &mut row.working,
-                    Presence::Idle => &mut row.idle,
-                    Presence::Paused => &mut row.paused,
-                    Presence::Offline | Presence::Removed => &mut row.offline,
-                } += 1;
+            let me = &source.toft.located().agent;
+            let mut here: BTreeMap<String, MachineRow> = BTreeMap::new();
+            for listed in source.toft.work().act(me, None, agent::List { all: false })? {
+                let row = here.entry(listed.agent.host.clone()).or_insert_with(|| MachineRow::new(&listed.agent.host));
+                row.add(listed);
+            }
+            for (host, mut row) in here {
+                let action = if row.note.is_some() || row.all_paused() {
+                    RowAction::resume_machine(&host)
+                } else {
+                    RowAction::drain(&host)
+                };
+                row.actions = RowAction::about([action], &host, source.dir().as_ref());
+                machines.entry(host.clone()).or_insert_with(|| MachineRow::new(&host)).join(row);
             }
         }
         let mut rows: Vec<MachineRow> = machines.into_values().collect();

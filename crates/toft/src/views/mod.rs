@@ -12,6 +12,7 @@ mod layout;
 mod log;
 mod machines;
 mod needs_you;
+mod past;
 mod queue;
 mod screen;
 mod status;
