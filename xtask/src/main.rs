@@ -26,6 +26,7 @@ cargo xtask book      build docs/ as a book, in target/book/html
 cargo xtask reference write docs/reference/ from the code
 cargo xtask stories   install the binary and tell the whole-product stories, at the size for CI
 cargo xtask long      the same stories at full size
+cargo xtask pictures  make the pictures of docs/images/ again, as the stories of the board see it
 cargo xtask clients   print the table of coding agents: the versions that are pinned and the newest, and what works with each
 cargo xtask fuzz N    any bytes as a ledger, and as two copies of one, for N seconds each (needs cargo-fuzz); what was found before is a test
 cargo xtask bench     measure beside the bare engine; `cargo xtask bench long` for a million tasks";
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         ["reference"] => reference(),
         ["stories"] => stories(false),
         ["long"] => stories(true),
+        ["pictures"] => pictures(),
         ["clients"] => cargo(&["build", "--package", "toft-cli"], &[]).and_then(|()| clients::table(&root(), &[])),
         ["fuzz", seconds] => fuzz(seconds),
         ["bench", rest @ ..] => bench(rest),
@@ -120,6 +122,27 @@ fn stories(long: bool) -> Result<()> {
     }
     if long {
         step("clients", || clients::table(&root(), &env))?;
+    }
+    Ok(())
+}
+
+/// The pictures of the documentation, and the screens they are of.
+const PICTURES: [(&str, &str); 4] = [
+    ("board", "busy-board-1920-light"),
+    ("board-issue", "busy-issue-0-1024-light"),
+    ("board-agents", "busy-agents-1024-dark"),
+    ("board-phone", "busy-needs-you-390-light"),
+];
+
+/// Takes a picture of every screen, and keeps those of the documentation.
+fn pictures() -> Result<()> {
+    let bin = install()?;
+    let story = "every_screen_can_be_read_by_everyone_at_every_width";
+    cargo(&["nextest", "run", "--package", "toft-stories", "--test", "board", story], &[("TOFT_BIN", &bin)])?;
+    for (name, screen) in PICTURES {
+        let seen = root().join("target/screens").join(format!("{screen}.png"));
+        let to = root().join("docs/images").join(format!("{name}.png"));
+        std::fs::copy(&seen, &to).with_context(|| format!("{} was not copied", seen.display()))?;
     }
     Ok(())
 }
