@@ -25,7 +25,12 @@ listen();
 const text = () => page.evaluate(() => document.body.innerText + [...document.querySelectorAll("dialog[open]")].map((one) => one.innerText).join("\n"));
 
 const requests = {
-  async open({ url }) { return (await page.goto(url)).status(); },
+  async open({ url }) {
+    const status = (await page.goto(url)).status();
+    // The secret of an address becomes that of a session.
+    if (url.includes("#")) await page.waitForFunction(() => location.hash === "");
+    return status;
+  },
   // As another device: what was stored stays, the page is empty.
   async device({ width, height, scheme, contrast }) {
     const storageState = await context.storageState();
@@ -51,7 +56,10 @@ const requests = {
   },
   async press({ key }) { await page.keyboard.press(key); },
   async type({ text: typed }) { await page.keyboard.type(typed); },
-  async evaluate({ script }) { return page.evaluate(script); },
+  async evaluate({ script }) {
+    const late = new Promise((_, fail) => { setTimeout(() => fail(new Error("no answer")), PATIENCE).unref(); });
+    return Promise.race([page.evaluate(script), late]);
+  },
   async screenshot({ path }) { await page.screenshot({ path }); },
   async axe() {
     await page.evaluate(axe);

@@ -181,6 +181,25 @@ fn the_board_of_an_earlier_time_is_what_was_seen_then() {
     toft(&["undo"]);
     toft(&["close", &bread, "-m", "nobody wants it"]);
     look(&mut page, "landed Bake bread");
+    // What waits for a time, and what failed for good.
+    toft(&["--as", "bo", "claim", &pears]);
+    toft(&["--as", "bo", "finish", &pears, "waiting", "--for", "1h"]);
+    look(&mut page, "working Sell pears");
+    let jam = add(home, repo, &["Boil jam"]);
+    for _ in 0..3 {
+        let claimed = || home.toft(repo, &["--as", "kim", "claim", &jam]).code == 0;
+        let until = Instant::now() + Duration::from_secs(20);
+        while !claimed() {
+            assert!(Instant::now() < until, "it is tried again");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        toft(&["--as", "kim", "finish", &jam, "failed", "-m", "it burns"]);
+    }
+    look(&mut page, "working Boil jam");
+    page.until("failed: it burns");
+    page.click_in("#list-column-working", "button", "retry");
+    page.click_in("#ask", "button", "retry");
+    look(&mut page, "ready Boil jam");
     for (what, at, board) in &seen {
         page.open(&format!("{origin}/?screen=board&at={at}"));
         page.until("The board as it was");

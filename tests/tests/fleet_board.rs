@@ -123,16 +123,26 @@ fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
     assert_eq!(page.errors(), Vec::<String>::new());
     assert_eq!(home.run(repo, "git", &["status", "--porcelain"]), "");
 
-    // Who only reads sees the same, and is refused by the server's rules.
+    // Who only reads sees the same, and nothing to press.
     page.click("Sign out");
     page.until("Sign in");
-    team.sign_in(&mut page, &server.token(home, "ben", "viewer"));
+    let ben = server.token(home, "ben", "viewer");
+    team.sign_in(&mut page, &ben);
     page.until("main, as ben");
-    page.press("n");
-    page.until("Title of the new issue");
-    page.enter("Sell it all");
-    page.press("Enter");
-    page.until("does not allow that");
+    page.press("3");
+    page.until("Sell pears");
+    assert_eq!(page.evaluate("document.querySelectorAll('button[data-action]').length"), 0);
+    // Asked for all the same, it is refused before anything is written, at the board and in a clone.
+    let add_it = r#"{"place":{"screen":"board"},"item":null,"action":"n","line":"toft add …","said":"Sell it all"}"#;
+    let (bearer, origin) = (format!("authorization: Bearer {ben}"), format!("origin: {url}"));
+    let asked = ["-s", "-H", &bearer, "-H", &origin, "-H", "content-type: application/json", "-d", add_it];
+    let said = home.run(repo, "curl", &[&asked[..], &[&format!("{url}/action")]].concat());
+    assert!(!said.contains("Added"), "{said}");
+    let viewed = home.toft_with(repo, &[("TOFT_TOKEN", ben.as_str())], &["add", "Sell it all"]);
+    viewed.fails(4);
+    page.press("1");
+    page.press("3");
+    page.until("Sell pears");
     assert!(!home.toft(repo, &["list"]).ok().contains("Sell it all"));
     // A token that counts no more shows nothing from now on.
     page.press("5");
@@ -140,6 +150,15 @@ fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
     home.toft(Path::new("/"), &["token", "revoke", "ben"]).ok();
     page.until_gone("Sell pears");
     page.until("Sign in");
+    // A repository of a name that leads elsewhere is none.
+    let worker = server.token(home, "eve", "worker");
+    let visit = r#"{"request":{"repository":{"id":"rp_../../evil","name":"e","vcs":"git","common_dir":"/e","roots":[],"remotes":[],
+        "created":"2026-11-18T00:00:00Z"},"worktree":{"repository":"rp_../../evil","name":"main","path":"/e",
+        "seen":"2026-11-18T00:00:00Z"}}}"#;
+    let bearer = format!("authorization: Bearer {worker}");
+    let asked = ["-s", "-H", &bearer, "-H", "content-type: application/json", "-d", visit];
+    let said = home.run(repo, "curl", &[&asked[..], &[&format!("{url}/v1/verbs/visit")]].concat());
+    assert!(said.contains("is no id of a repository"), "{said}");
     // A stranger's name for this machine is told apart, and the server's own paths are as they were.
     let status =
         |args: &[&str]| home.run(repo, "curl", &[&["-s", "-o", "/dev/null", "-w", "%{http_code}"][..], args].concat());

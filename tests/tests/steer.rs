@@ -342,3 +342,33 @@ fn what_waits_for_a_person_is_shown_on_the_desktop_and_pauses_in_the_status() {
     home.toft(&repo, &["resume", "ana"]).ok();
     assert!(!home.toft(&repo, &["status"]).ok().contains("Paused"));
 }
+
+#[test]
+fn a_machine_is_drained_and_goes_on() {
+    let home = Home::new();
+    let repo = home.repo("shop");
+    let id = add(&home, &repo, &["Sell apples"]);
+    for agent in ["bo", "kim", "lee"] {
+        home.toft(&repo, &["--as", agent, "agent", "register", "--role", "worker"]).ok();
+    }
+    home.toft(&repo, &["--as", "bo", "claim", &id]).ok();
+    home.toft(&repo, &["pause", "lee", "-m", "lee is broken"]).ok();
+    let agents = home.toft(&repo, &["agent", "list", "--json"]).data();
+    let machine = agents[0]["host"].as_str().unwrap().to_owned();
+    home.toft(&repo, &["pause", "--machine", "nowhere"]).fails(3);
+    let said = home.toft(&repo, &["pause", "--machine", &machine, "-m", "a new disk"]).ok();
+    assert!(said.contains("bo") && said.contains("kim") && !said.contains("lee"), "{said}");
+    add(&home, &repo, &["Sell pears"]);
+    home.toft(&repo, &["--as", "kim", "claim"]).fails(4);
+    // What is held is finished; who was paused before stays so, and keeps the reason.
+    home.toft(&repo, &["--as", "bo", "save", &id, "-m", "half"]).ok();
+    let listed = home.toft(&repo, &["agent", "list"]).ok();
+    assert!(listed.contains("then paused") && listed.contains("paused: a new disk"), "{listed}");
+    let said = home.toft(&repo, &["resume", "--machine", &machine]).ok();
+    assert!(said.contains("bo") && said.contains("kim") && !said.contains("lee"), "{said}");
+    let listed = home.toft(&repo, &["agent", "list"]).ok();
+    assert!(listed.contains("paused: lee is broken") && !listed.contains("a new disk"), "{listed}");
+    home.toft(&repo, &["--as", "kim", "claim"]).ok();
+    let again = home.toft(&repo, &["resume", "--machine", &machine]).ok();
+    assert!(again.contains("Nothing changed"), "{again}");
+}

@@ -15,8 +15,8 @@ async function enter() {
   // Another anchor is a place in the page.
   if (!/^#[0-9a-f]{64}$/.test(location.hash)) return false;
   const answer = await fetch("/open", { method: "POST", body: location.hash.slice(1) });
-  history.replaceState(null, "", "/");
   if (answer.ok) localStorage.setItem("session", session = await answer.text());
+  history.replaceState(null, "", "/");
   return true;
 }
 await enter();
@@ -55,7 +55,6 @@ function go(url, remember) {
   where.textContent = document.querySelector("nav a[aria-current]")?.firstChild.textContent ?? "Issue";
   where.hidden = false;
   document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-  search.value = "";
   asking?.abort();
   asking = null;
   refresh();
@@ -233,6 +232,7 @@ function reorder(rows, items, order) {
   }
 }
 
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
 function ages() {
   const now = Date.now();
   for (const time of document.querySelectorAll("time[data-at]")) {
@@ -240,8 +240,9 @@ function ages() {
     const steps = [[86400, "d"], [3600, "h"], [60, "min"]];
     const step = steps.find(([length]) => seconds >= length);
     const text = step ? `${Math.floor(seconds / step[0])} ${step[1]} ago` : seconds < 10 ? "just now" : `${seconds} s ago`;
-    if (time.textContent !== text) time.textContent = text;
-    if (!time.title) time.title = new Date(Number(time.dataset.at)).toLocaleString();
+    const shown = "exact" in time.dataset ? `${exact.format(time.dataset.at)}, ${text}` : text;
+    if (time.textContent !== shown) time.textContent = shown;
+    if (!time.title) time.title = exact.format(time.dataset.at);
   }
 }
 
@@ -545,11 +546,12 @@ class BoardText extends HTMLElement {
     }
   }
 
-  // The files of a diff, if there are several.
+  // The files of a diff, if there are several; the server names that many at most.
   list(files) {
+    const MOST_FILES = 300;
     this.files.hidden = files.length < 2;
     this.files.open = files.length < 8;
-    this.files.querySelector("summary").textContent = `${files.length} files`;
+    this.files.querySelector("summary").textContent = files.length < MOST_FILES ? `${files.length} files` : `The first ${files.length} files`;
     this.files.querySelector("ul").replaceChildren(...files.map(([name, at]) => {
       const row = document.createElement("li");
       const button = document.createElement("button");

@@ -122,11 +122,16 @@ const SILENT: &str = "the store does not answer";
 /// The place as it is now; as it was rendered last if nothing changed since.
 fn rendered(state: &BoardState, place: &BoardPlace) -> Result<Arc<Rendered>, Error> {
     let change = *state.changes.borrow();
-    if let Some(known) = locked(&state.renders).places.get(place) {
+    let known = locked(&state.renders).places.get(place).cloned();
+    if let Some(known) = known {
         let age = known.at.elapsed();
         let is_past = matches!(place, BoardPlace::Past { .. } | BoardPlace::Earlier { .. });
         if known.change == change && age < FRESH || is_past && age < PAST_FRESH {
-            return Ok(known.clone());
+            // A token may have been revoked meanwhile.
+            if state.views.are_of_server() {
+                state.views.cursor()?;
+            }
+            return Ok(known);
         }
     }
     let at = Instant::now();

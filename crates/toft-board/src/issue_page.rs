@@ -18,7 +18,7 @@ pub(crate) fn issue_lists(source: &RepositorySource<'_>, id: &str) -> Result<Vec
         html! { board-text kind=(name) data-title=(title) data-issue=(view.id) data-comments=[view.line_comments().map(LineComments::as_str)] {} }
     };
     let mut lists = vec![list("issue", "", "", std::iter::once(item(view.id.clone(), &view.actions, &header(&view))))];
-    if !(view.text.is_empty() && view.needs.is_empty() && view.unblocks.is_empty() && view.notes.is_empty()) {
+    if !(view.text.is_empty() && view.related().iter().all(|(_, issues)| issues.is_empty()) && view.notes.is_empty()) {
         lists.push(single("about", &about(&view)));
     }
     if !view.attempts.is_empty() {
@@ -69,7 +69,7 @@ fn about(view: &IssueView) -> Markup {
         @for (heading, text) in &view.text {
             section { @if !heading.is_empty() { h2 { (clean(heading)) } } p.text { (lines(text)) } }
         }
-        @for (heading, issues) in [("Needs first", &view.needs), ("Unblocks", &view.unblocks)] {
+        @for (heading, issues) in view.related() {
             @if !issues.is_empty() {
                 section {
                     h2 { (heading) }

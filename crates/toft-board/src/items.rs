@@ -1,6 +1,9 @@
 //! Views as HTML, item by item. Every text goes through maud, which escapes it.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime},
+};
 
 use maud::{Markup, html};
 use toft::{
@@ -52,7 +55,7 @@ pub(crate) fn lists(views: &Views, place: &BoardPlace) -> Result<Vec<ItemList>, 
         BoardPlace::Screen(screen) => screen_lists(&ScreenView::of(&sources, *screen)?, several),
         BoardPlace::Past { at } => {
             let past = match BoardView::at(&sources, at) {
-                Ok(view) => Ok(board_lists(&view)),
+                Ok(view) => Ok(board_lists(&view, "There was no issue yet.")),
                 Err(error @ Error::Refused(_)) => Err(error.to_string()),
                 Err(error) => return Err(error),
             };
@@ -83,7 +86,7 @@ fn screen_lists(view: &ScreenView, several: bool) -> Vec<ItemList> {
             lists
         }
         ScreenView::Agents(view) => agent_lists(view),
-        ScreenView::Board(view) => board_lists(view),
+        ScreenView::Board(view) => board_lists(view, "There is no issue yet. n adds one; toft run starts agents."),
         ScreenView::Queue(view) => {
             let (past, live): (Vec<&QueueRow>, Vec<&QueueRow>) =
                 view.rows.iter().partition(|row| matches!(row.state, LandingState::Landed | LandingState::Withdrawn));
@@ -141,7 +144,7 @@ fn agent_lists(view: &AgentsView) -> Vec<ItemList> {
     lists
 }
 
-fn board_lists(view: &BoardView) -> Vec<ItemList> {
+fn board_lists(view: &BoardView, hint: &'static str) -> Vec<ItemList> {
     let column = |column: &BoardColumn| {
         let name = column.stage.as_str();
         let cards = column.cards.iter().map(card_item);
@@ -154,7 +157,6 @@ fn board_lists(view: &BoardView) -> Vec<ItemList> {
         ItemList { head: head.into_string(), ..list }
     };
     let empty = view.columns.iter().all(|column| column.total == 0);
-    let hint = "There is no issue yet. n adds one; toft run starts agents.";
     empty
         .then(|| list("hint", "", hint, std::iter::empty()))
         .into_iter()
@@ -164,9 +166,12 @@ fn board_lists(view: &BoardView) -> Vec<ItemList> {
 
 fn past_list(at: &str, missing: Option<&String>) -> ItemList {
     let known = serde_json::from_value::<Timestamp>(at.into()).ok();
-    let when = known.map_or_else(|| html! { (clean(at)) }, time);
+    let when =
+        known.map_or_else(|| html! { (clean(at)) }, |at| html! { time datetime=(at) data-at=(at.0) data-exact {} });
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
     let step = |minutes: i64, said: &str| {
         let at = known.map(|at| Timestamp(at.0.saturating_add(minutes * 60_000)));
+        let at = at.filter(|at| u128::try_from(at.0).is_ok_and(|at| at <= now));
         html! { @if let Some(at) = at { a href={"/?screen=board&at=" (encoded(&at.to_string()))} { (said) } " " } }
     };
     let body = html! {

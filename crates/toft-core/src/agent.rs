@@ -33,6 +33,9 @@ pub struct Agent {
     /// Why it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// It was paused with every agent of its machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drained: bool,
     /// Work was assigned to it at some time, so its claims also read its own lanes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub assigned: bool,

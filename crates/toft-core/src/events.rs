@@ -65,7 +65,7 @@ pub const EVENTS: &[EventKind] = &[
     event("issue.edited", "edited", "an issue was changed"),
     event("issue.started", "in progress:", "an issue is in progress: its task was claimed"),
     event("issue.finished", "done, not landed:", "the work on an issue is done and has not landed yet"),
-    event("issue.released", "open again:", "an issue is no longer in progress"),
+    event("issue.released", "no longer in progress:", "an issue is no longer in progress"),
     event("issue.closed", "closed", "an issue was closed"),
     event("issue.reopened", "reopened", "a closed issue was reopened"),
     event("issue.deleted", "deleted", "an issue was deleted"),

@@ -75,6 +75,13 @@ macro_rules! ids {
                     Self(text.into())
                 }
 
+                /// Whether it is one that toft could have made: such a one is safe as a part of a path.
+                #[must_use]
+                pub fn is_well_formed(&self) -> bool {
+                    let word = self.0.strip_prefix($prefix).unwrap_or_default();
+                    !word.is_empty() && self.0.len() <= 64 && word.bytes().all(|byte| byte.is_ascii_alphanumeric())
+                }
+
                 /// The id as text.
                 pub fn as_str(&self) -> &str {
                     &self.0

@@ -18,34 +18,46 @@ use crate::{
     time::Timestamp,
 };
 
+/// How far the times of issues that are written together may be ahead of the clock.
+const AHEAD_MS: i64 = 60_000;
+
 /// Issues and the work on them, at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanState {
     /// By id.
     pub issues: BTreeMap<String, Issue>,
-    /// The agent at work, by issue.
-    pub at_work: BTreeMap<String, String>,
-    /// Issues whose question waits for an answer.
-    pub asked: BTreeSet<String>,
+    /// Agents at work, by issue and task.
+    pub at_work: BTreeMap<String, BTreeMap<String, String>>,
+    /// Issues whose work waits: for an answer, a time or a decision.
+    pub waiting: BTreeSet<String>,
+    /// Issues with several tasks: one that nobody is on may be claimed while the issue is in progress.
+    pub in_parts: BTreeSet<String>,
     /// Finished work that waits to land, by issue: whether it waits for a review.
     pub queued: BTreeMap<String, bool>,
 }
 
 impl PlanState {
-    /// Goes back to before an event. Events come newest first; `about` is the issue whose only task an event is about, or the
+    /// Goes back to before an event. Events come newest first; `about` is the issue of the task that an event is about, or the
     /// event's own entity.
     pub fn undo(&mut self, event: &Event, about: &str) {
         let text = |name: &str| event.detail.get(name).and_then(Value::as_str);
         match event.verb.as_str() {
             "issue.added" => drop(self.issues.remove(about)),
-            "claim" => drop(self.at_work.remove(about)),
+            "claim" => {
+                let tasks = self.at_work.entry(about.to_owned()).or_default();
+                tasks.remove(&event.entity);
+                if tasks.is_empty() {
+                    self.at_work.remove(about);
+                }
+            }
             "task.done" | "task.failed" | "task.released" | "task.handoff" | "task.waiting" | "task.stopped"
             | "lease.lost" | "lease.revoked" => {
                 let agent = text("agent").unwrap_or(&event.actor);
-                self.at_work.insert(about.to_owned(), agent.to_owned());
-                self.asked.remove(about);
+                let tasks = self.at_work.entry(about.to_owned()).or_default();
+                tasks.insert(event.entity.clone(), agent.to_owned());
+                self.waiting.remove(about);
             }
-            "task.answered" => drop(self.asked.insert(about.to_owned())),
+            "task.answered" | "task.retried" => drop(self.waiting.insert(about.to_owned())),
             "land.queued" => drop(self.queued.remove(about)),
             "land.approved" => drop(self.queued.insert(about.to_owned(), true)),
             "land.bounced" => drop(self.queued.insert(about.to_owned(), text("reason") == Some("review"))),
@@ -60,10 +72,17 @@ impl PlanState {
         }
     }
 
+    /// Who works on an issue; the first of several.
+    #[must_use]
+    pub fn agent_on(&self, issue: &str) -> Option<&str> {
+        self.at_work.get(issue)?.values().next().map(String::as_str)
+    }
+
     /// Each issue with its stage, at that time. What was written later is left out.
     #[must_use]
     pub fn stages(&self, at: Timestamp) -> Vec<(&Issue, IssueStage)> {
-        let known = self.issues.values().filter(|issue| issue.written() <= at && issue.deleted.is_none());
+        let until = Timestamp(at.0.saturating_add(AHEAD_MS));
+        let known = self.issues.values().filter(move |issue| issue.written() <= until && issue.deleted.is_none());
         let nodes: BTreeMap<&str, Node> = known.clone().map(|issue| (issue.id.as_str(), Node::of(issue))).collect();
         let mut parts: BTreeMap<&str, u64> = BTreeMap::new();
         for parent in nodes.values().filter(|node| node.unfinished()).filter_map(|node| node.parent.as_deref()) {
@@ -76,11 +95,12 @@ impl PlanState {
             let queued = self.queued.get(&issue.id);
             let review = queued.is_some_and(|review| *review).then_some(&LandingWait::Review);
             let Ok(found) = readiness(&mut seen, &nodes[issue.id.as_str()]);
+            let (begun, in_parts) = (issue.status == IN_PROGRESS, self.in_parts.contains(&issue.id));
             StageFacts {
                 closed: issue.closed.is_some(),
-                held: self.at_work.contains_key(&issue.id) || issue.status == IN_PROGRESS && queued.is_none(),
-                waiting: self.asked.contains(&issue.id),
-                ready: found.opens().is_some_and(|opens| opens <= at),
+                held: self.at_work.contains_key(&issue.id) || begun && !in_parts && queued.is_none(),
+                waiting: self.waiting.contains(&issue.id),
+                ready: begun && in_parts || found.opens().is_some_and(|opens| opens <= at),
                 landing: queued.map(|_| (LandingState::Queued, review)),
             }
             .stage()
@@ -157,7 +177,7 @@ mod tests {
         let mut seen = Vec::new();
         for event in evening.iter().rev() {
             let stage = plan.stages(Timestamp(100_000)).first().map_or("", |(_, stage)| stage.as_str());
-            seen.push((event.seq, stage, plan.at_work.get("a").cloned().unwrap_or_default()));
+            seen.push((event.seq, stage, plan.agent_on("a").unwrap_or_default().to_owned()));
             plan.undo(event, &event.entity);
         }
         seen.reverse();
@@ -188,7 +208,7 @@ mod tests {
         let (mut a, b) = (issue("a", "closed"), issue("b", "open"));
         a.put(&Put::Field("closed".into(), Some(json!({ "at": Timestamp(2_000), "by": "toft" }))));
         let b = Issue { deps: vec![crate::issue::Dep { on: "a".into(), kind: "blocks".into() }], ..b };
-        let later = Issue { created: Some(Stamp { at: Timestamp(9_000), by: String::new() }), ..issue("c", "open") };
+        let later = Issue { created: Some(Stamp { at: Timestamp(90_000), by: String::new() }), ..issue("c", "open") };
         let issues = [("a".to_owned(), a), ("b".to_owned(), b), ("c".to_owned(), later)];
         let mut plan = PlanState { issues: issues.into(), ..PlanState::default() };
         let words = |plan: &PlanState| {

@@ -173,7 +173,10 @@ mod tests {
             refused(stage.perform("kim", replan::Request { workflow: id.clone(), tasks: vec![] })),
             refused(stage.perform("kim", replan::Decide { task: task.clone(), retry: true, reason: String::new() })),
             refused(stage.perform("kim", flow::Limit { id: id.clone(), max_parallel: Some(2), budget: None })),
-            refused(stage.perform("kim", agent::Tell { agent: other(), state: AgentState::Draining, note: None })),
+            refused(stage.perform(
+                "kim",
+                agent::Tell { agent: other(), state: AgentState::Draining, note: None, drained: false },
+            )),
             refused(
                 stage.perform("kim", agent::Register { name: other(), role: Some(Role::Human), ..Default::default() }),
             ),
@@ -191,9 +194,14 @@ mod tests {
         assert_eq!(none, [false; 10]);
         // Its own it may pause, stop and unregister.
         stage
-            .perform("kim", agent::Tell { agent: Some("kim".into()), state: AgentState::Draining, note: None })
+            .perform(
+                "kim",
+                agent::Tell { agent: Some("kim".into()), state: AgentState::Draining, note: None, drained: false },
+            )
             .unwrap();
-        stage.perform("kim", agent::Tell { agent: None, state: AgentState::Active, note: None }).unwrap();
+        stage
+            .perform("kim", agent::Tell { agent: None, state: AgentState::Active, note: None, drained: false })
+            .unwrap();
         stage.perform("kim", agent::Remove { agent: Some("kim".into()) }).unwrap();
     }
 

@@ -307,6 +307,7 @@ impl Plan<'_> {
         ledger: &Ledger,
         build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.session.check_may_change_plans()?;
         let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         self.refresh_in_turn(Some(ledger))?;
         let index = self.index(Access::Read)?;

@@ -113,9 +113,10 @@ fn wait_for_turn(clones: &Path) -> Result<RepoLock, Error> {
 /// A name for a directory of a repository.
 pub(crate) fn directory_name(repository: &Repository) -> String {
     let fits = |letter: char| if letter.is_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
-    let name: String = repository.name.chars().map(fits).collect();
+    let fitting = |text: &str| text.chars().map(fits).collect::<String>();
     // Names may be the same; ids are not.
-    format!("{}-{}", name.trim_matches('.'), repository.id.as_str().trim_start_matches("rp_"))
+    let (name, id) = (fitting(&repository.name), fitting(repository.id.as_str().trim_start_matches("rp_")));
+    format!("{}-{id}", name.trim_matches('.'))
 }
 
 /// Brings a clone that toft made up to date, if that was not done for `every`.

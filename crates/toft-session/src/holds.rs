@@ -249,7 +249,7 @@ impl Session {
                 [one] => Ok((Some(one.task.to_string()), Some(one.fence.clone()))),
                 many => {
                     let tasks = many.iter().map(|held| held.task.clone()).collect();
-                    let candidates = self.run(actor, None, facts::TaskNames { tasks })?;
+                    let candidates = self.run(actor, None, facts::TaskNames { tasks, parts: false })?;
                     Err(Refusal::Ambiguous { text: "@".into(), candidates }.into())
                 }
             };

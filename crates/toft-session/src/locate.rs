@@ -77,7 +77,7 @@ pub struct Located {
 impl Located {
     /// A marker file: the store knows this clone's repository.
     pub(crate) fn registered_mark(&self) -> Option<PathBuf> {
-        let (checkout, id) = self.checkout.as_ref().zip(self.repository.as_ref())?;
+        let (checkout, id) = self.checkout.as_ref().zip(self.repository.as_ref().filter(|id| id.is_well_formed()))?;
         let path = elsewhere(&checkout.state_dir(), &self.store);
         Some(path.with_extension(id.as_str()))
     }

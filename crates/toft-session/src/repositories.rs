@@ -8,6 +8,7 @@ use std::{
 use toft_core::{
     flow::Task,
     id::RepositoryId,
+    refusal::Refusal,
     repository::{MACHINE_PREFIX, Repository, Scope, Worktree},
     verbs::visit,
 };
@@ -94,7 +95,7 @@ impl Session {
 
     /// A repository of this store, with its worktrees.
     pub fn repository(&self, id: &RepositoryId) -> Result<(Repository, Vec<Worktree>), Error> {
-        let unknown = || toft_core::refusal::Refusal::NotFound { what: "repository".into(), text: id.to_string() };
+        let unknown = || Refusal::NotFound { what: "repository".into(), text: id.to_string() };
         let known = self.perform(visit::List {})?.into_iter().find(|(repository, _)| repository.id == *id);
         Ok(known.ok_or_else(unknown)?)
     }
@@ -128,7 +129,10 @@ pub fn repositories_of_server(config: &Config, plans: &Path) -> Result<Vec<Reach
     let config = Config { dir: Some(PathBuf::from("/")), whole_store: true, ..config.clone() };
     let server = Session::with(config)?;
     let mut all = Vec::new();
-    for (repository, _) in server.perform(visit::List {})? {
+    let mut repositories = server.perform(visit::List {})?;
+    // Of two of the same name, the older keeps it.
+    repositories.sort_by_key(|(repository, _)| repository.created);
+    for (repository, _) in repositories {
         let planned = plan_only(&repository, plans).and_then(|dir| server.in_directory(&dir, false));
         let (session, ledgers) = match planned {
             Ok(session) => (session, true),
@@ -150,6 +154,10 @@ pub fn repositories_of_server(config: &Config, plans: &Path) -> Result<Vec<Reach
 
 /// A directory for the plan of a repository.
 fn plan_only(repository: &Repository, plans: &Path) -> Result<PathBuf, Error> {
+    if !repository.id.is_well_formed() {
+        let what = "repository".into();
+        return Err(Refusal::NotFound { what, text: repository.id.to_string() }.into());
+    }
     let dir = plans.join(directory_name(repository));
     let state = dir.join(".git").join("toft");
     let id = state.join(ID_FILE);

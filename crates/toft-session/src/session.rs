@@ -19,7 +19,8 @@ use toft_core::{
     repository::{Place, Repository, Scope, Worktree},
     store::{Access, Fault, Store, StoreError},
     time::Timestamp,
-    verbs::{Caller, Operation, Verb, facts, flow, visit},
+    verbs::{Caller, Operation, Verb, facts, flow, issue::Note, visit},
+    wire::SentToken,
 };
 use toft_vcs::{AGAIN, Checkout, MAIN};
 
@@ -49,6 +50,8 @@ pub struct Session {
     notes: Mutex<Vec<String>>,
     /// In a workspace: the checkout whose ledger is used.
     ledger_home: OnceLock<Option<Checkout>>,
+    /// The token for the server allows to change plans.
+    may_change_plans: OnceLock<()>,
 }
 
 impl Session {
@@ -96,6 +99,27 @@ impl Session {
         Ok(known)
     }
 
+    /// Refuses if the token for the server does not allow to change plans. A server that is away is no reason: what is written
+    /// is sent when it is back.
+    pub fn check_may_change_plans(&self) -> Result<(), Error> {
+        let Engine::Remote(remote) = &self.engine else { return Ok(()) };
+        if self.may_change_plans.get().is_some() {
+            return Ok(());
+        }
+        match remote.own_token() {
+            Ok(SentToken { name, role, .. }) if !role.may(Note::NAME) => {
+                let why = "it does not change plans".to_owned();
+                Err(Refusal::TokenDenied { name, role, why }.into())
+            }
+            Ok(_) => {
+                let _ = self.may_change_plans.set(());
+                Ok(())
+            }
+            Err(StoreError::Unreachable { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn knows(&self, id: &RepositoryId) -> Result<bool, Error> {
         let known = self.run(&self.located.agent, None, visit::List {})?;
         Ok(known.iter().any(|(known, _)| known.id == *id))
@@ -121,6 +145,7 @@ impl Session {
             registered: AtomicBool::new(false),
             notes: Mutex::default(),
             ledger_home: OnceLock::new(),
+            may_change_plans: OnceLock::new(),
         })
     }
 

@@ -176,7 +176,7 @@ fn text(issue: &OpenIssue, now: Timestamp) -> Vec<StyledText> {
         lines.push((Tone::Faint, format!("{} {}, {} ago", said.by, said.what, age(Some(said.at), now))));
         lines.extend(said.text.lines().map(|line| (Tone::Plain, format!("  {line}"))));
     }
-    for (heading, issues) in [("Needs first", &view.needs), ("Unblocks", &view.unblocks)] {
+    for (heading, issues) in view.related() {
         if !issues.is_empty() {
             lines.extend([(Tone::Plain, String::new()), (Tone::Head, heading.to_owned())]);
         }

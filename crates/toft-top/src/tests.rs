@@ -170,6 +170,8 @@ fn issue() -> OpenIssue {
         workspace: None,
         text: vec![(String::new(), "Apples are sold by weight.".to_owned())],
         why: Vec::new(),
+        whole: Vec::new(),
+        parts: Vec::new(),
         needs: Vec::new(),
         unblocks: Vec::new(),
         questions: Vec::new(),

@@ -86,7 +86,7 @@ fn register(app: &App<'_>, args: &Register) -> Done {
 }
 
 fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
-    let request = agent::Tell { agent: agent.cloned(), state, note: None };
+    let request = agent::Tell { agent: agent.cloned(), state, note: None, drained: false };
     app.show(&render::AgentView(app.perform(app.open()?, request)?))
 }
 

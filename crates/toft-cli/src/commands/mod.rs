@@ -248,7 +248,14 @@ impl<'a> App<'a> {
             let toft = self.open()?;
             let scope = if reach.here { toft.here() } else { toft.scope() };
             let scope = Scope { worktree: reach.worktree.clone().or(scope.worktree), ..scope };
-            return Ok(vec![RepositorySource { toft, scope, name: None, ledgers, is_clone: true }]);
+            return Ok(vec![RepositorySource {
+                toft,
+                scope,
+                name: None,
+                ledgers,
+                is_clone: true,
+                is_read_only: false,
+            }]);
         }
         let (found, bad) = toft::every_repository(&self.config()?)?;
         self.notes.borrow_mut().extend(bad);
@@ -262,6 +269,7 @@ impl<'a> App<'a> {
                 name: one.name.or_else(|| Some(String::new())),
                 ledgers: ledgers && one.ledgers,
                 is_clone: true,
+                is_read_only: false,
             }
         };
         Ok(found.into_iter().map(reached).collect())

@@ -65,6 +65,9 @@ impl View for AgentList {
         for Listed { agent, presence, holds, silent_s } in &self.0 {
             let holds: Vec<_> = holds.iter().map(ToString::to_string).collect();
             let doing = match presence {
+                Presence::Working if agent.state == AgentState::Draining => {
+                    format!("on {}, then paused", holds.join(", "))
+                }
                 Presence::Working => format!("on {}", holds.join(", ")),
                 Presence::Offline if !holds.is_empty() => format!("offline, lost {}", holds.join(", ")),
                 Presence::Idle => "idle".to_owned(),
@@ -154,6 +157,7 @@ impl View for AgentsTold {
         let note = self.0.iter().find_map(|agent| agent.note.as_deref());
         let note = note.map(|note| format!(" ({})", short(note, 80))).unwrap_or_default();
         page.line(match paused {
+            _ if names.is_empty() => "Nothing changed: toft agent list shows who is paused.".to_owned(),
             true => {
                 format!("Paused {}{note}. What they hold they finish; toft resume lets them go on.", names.join(", "))
             }

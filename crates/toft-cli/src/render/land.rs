@@ -36,7 +36,7 @@ pub(super) fn unlanded(page: &mut Page, unlanded: &Unlanded) {
         let next = match unlanded {
             Unlanded { finished: 0, bounced, asks, .. } if bounced == asks => "  (answer below)",
             Unlanded { finished: 0, .. } => "  (toft run goes on with it)",
-            Unlanded { finished, review, .. } if finished == review => "  (toft review)",
+            Unlanded { clean: 0, review, .. } if *review > 0 => "  (toft review)",
             _ => "  (toft land)",
         };
         page.line(format!("{}{next}", page.ink(Ink::Head, &summary)));

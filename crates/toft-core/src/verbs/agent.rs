@@ -106,7 +106,13 @@ pub struct Tell {
     /// Why it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// It is paused with every agent of its machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drained: bool,
 }
+
+/// Bytes of a note.
+const LONGEST_NOTE: usize = 500;
 
 impl Verb for Tell {
     type Outcome = Agent;
@@ -126,9 +132,15 @@ impl Verb for Tell {
             return Err(Refusal::WrongState { id: agent.name, state: "removed".into(), wanted }.into());
         }
         let paused = self.state == AgentState::Draining;
-        let note = self.note.filter(|_| paused).or_else(|| agent.note.clone().filter(|_| paused));
-        if (agent.state, &agent.note) != (self.state, &note) {
-            (agent.state, agent.note) = (self.state, note);
+        let note = self.note.filter(|note| paused && !note.trim().is_empty());
+        if note.as_ref().is_some_and(|note| note.len() > LONGEST_NOTE) {
+            let problem = format!("a note has at most {LONGEST_NOTE} bytes");
+            return Err(Refusal::Invalid { field: "note".into(), problem }.into());
+        }
+        let note = note.or_else(|| agent.note.clone().filter(|_| paused));
+        let drained = paused && self.drained;
+        if (agent.state, &agent.note, agent.drained) != (self.state, &note, drained) {
+            (agent.state, agent.note, agent.drained) = (self.state, note, drained);
             let mut detail = json!({ "name": agent.name, "state": agent.state });
             if let Some(note) = &agent.note {
                 detail["note"] = note.as_str().into();
@@ -139,7 +151,8 @@ impl Verb for Tell {
     }
 }
 
-/// Pause or resume the agents of a runner, or of a machine. Paused ones finish what they hold, and claim nothing new.
+/// Pause or resume the agents of a runner, or of a machine. Paused ones finish what they hold, and claim nothing new. Of a
+/// machine, those that were paused before stay as they are, and those that were paused with it are resumed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AgentTellRunner")]
 pub struct TellRunner {
@@ -181,9 +194,16 @@ impl Verb for TellRunner {
             };
             return Err(Refusal::NotFound { what: what.into(), text }.into());
         }
-        let told =
-            |agent: &Agent| Tell { agent: Some(agent.id.to_string()), state: self.state, note: self.note.clone() };
-        found.iter().map(|agent| told(agent).run(work)).collect()
+        let meant = |agent: &&Agent| {
+            self.machine.is_none() || agent.drained || agent.state != self.state && self.state == AgentState::Draining
+        };
+        let told = |agent: &Agent| Tell {
+            agent: Some(agent.id.to_string()),
+            state: self.state,
+            note: self.note.clone(),
+            drained: self.machine.is_some(),
+        };
+        found.iter().filter(meant).map(|agent| told(agent).run(work)).collect()
     }
 }
 

@@ -287,7 +287,10 @@ mod tests {
         };
         assert_eq!(seen(), Presence::Idle);
         stage
-            .perform("ana", agent::Tell { agent: Some("bob".into()), state: AgentState::Draining, note: None })
+            .perform(
+                "ana",
+                agent::Tell { agent: Some("bob".into()), state: AgentState::Draining, note: None, drained: false },
+            )
             .unwrap();
         assert_eq!(seen(), Presence::Paused);
         stage.clock.advance(stage.policy.ttl * 2);

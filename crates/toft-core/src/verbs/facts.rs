@@ -58,10 +58,17 @@ fact!(TaskAttempts, "task.attempts", Vec<Attempt>, |self, work| Ok(work.tx.attem
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TaskNames {
     pub tasks: Vec<TaskId>,
+    /// The issue also if it has other tasks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parts: bool,
 }
 
 fact!(TaskNames, "task.names", Vec<String>, |self, work| {
-    Ok(self.tasks.iter().map(|task| find::called(work.tx, task)).collect::<Result<_, _>>()?)
+    let name = |task: &TaskId| match self.parts {
+        true => find::called_with_parts(work.tx, task),
+        false => find::called(work.tx, task),
+    };
+    Ok(self.tasks.iter().map(name).collect::<Result<_, _>>()?)
 });
 
 /// Messages to any holder of a task, oldest first: those that nobody has read yet.

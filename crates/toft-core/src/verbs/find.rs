@@ -124,6 +124,15 @@ pub fn called(tx: &mut dyn StoreTx, task: &TaskId) -> Result<String, StoreError>
     Ok(issue.unwrap_or_else(|| task.to_string()))
 }
 
+/// The issue that a task belongs to, or the task itself.
+pub fn called_with_parts(tx: &mut dyn StoreTx, task: &TaskId) -> Result<String, StoreError> {
+    let workflow = match tx.task(task)? {
+        Some(task) => tx.workflow(&task.workflow)?,
+        None => None,
+    };
+    Ok(workflow.and_then(|workflow| workflow.issue().map(str::to_owned)).unwrap_or_else(|| task.to_string()))
+}
+
 /// The issue whose only task this is.
 pub(super) fn issue_of(tx: &mut dyn StoreTx, task: &Task) -> Result<Option<String>, StoreError> {
     let workflow = tx.workflow(&task.workflow)?.filter(|workflow| workflow.tasks == 1);

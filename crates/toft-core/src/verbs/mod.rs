@@ -388,6 +388,7 @@ impl VerbContext<'_> {
             state: AgentState::Active,
             note: None,
             assigned: false,
+            drained: false,
             seen: self.now.wall,
             created: self.now.wall,
         }

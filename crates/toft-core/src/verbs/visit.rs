@@ -31,6 +31,10 @@ impl Verb for Request {
 
     fn run(mut self, work: &mut VerbContext<'_>) -> VerbResult<bool> {
         let known = work.tx.repositories()?.into_iter().find(|known| known.id == self.repository.id);
+        if known.is_none() && !self.repository.id.is_well_formed() {
+            let problem = format!("{:?} is no id of a repository", self.repository.id.as_str());
+            return Err(Refusal::Invalid { field: "repository.id".into(), problem }.into());
+        }
         let worktrees = work.tx.worktrees(&self.repository.id)?;
         let seen = worktrees.iter().find(|known| known.name == self.worktree.name);
         (self.repository.created, self.repository.clone_url) = (work.now.wall, None);

@@ -109,7 +109,7 @@ impl HookedRepository {
     }
 
     fn tell(&self, state: AgentState) {
-        let tell = agent::Tell { agent: Some(self.me.clone()), state, note: None };
+        let tell = agent::Tell { agent: Some(self.me.clone()), state, note: None, drained: false };
         self.session.perform_as(self.lead(), None, tell).unwrap();
     }
 

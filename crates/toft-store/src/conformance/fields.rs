@@ -136,6 +136,7 @@ pub(super) fn agent(id: &str, name: &str) -> Agent {
         state: AgentState::Draining,
         note: Some("a new disk".into()),
         assigned: true,
+        drained: true,
         seen: at(8),
         created: at(9),
     }

@@ -259,6 +259,10 @@ impl History {
     /// The ledger's files at a revision, or at a time (`2026-11-15T12:00:00Z`), with the revision's hash. For a
     /// revision of the project itself, its time is used.
     pub fn at(&self, when: &str) -> Result<Option<(String, Files)>, ExchangeError> {
+        // Not a revision: git takes it for the negation of one.
+        if when.starts_with('^') {
+            return Ok(None);
+        }
         let when = &moment(when);
         match &self.way {
             HistoryWay::Git { git, tip, .. } => {

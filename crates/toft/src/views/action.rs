@@ -28,6 +28,8 @@ pub struct CommandDir {
     /// Whether it is a clone. On a server it is not: what needs files is not offered there, and a person who copies a command
     /// runs it in a clone of their own.
     pub is_clone: bool,
+    /// Whether commands there only look.
+    pub is_read_only: bool,
 }
 
 impl CommandDir {
@@ -93,7 +95,7 @@ impl RowAction {
 
     /// Actions about something of this title, in a directory: those that can be done there.
     pub(crate) fn about(actions: impl IntoIterator<Item = Self>, title: &str, dir: Option<&CommandDir>) -> Vec<Self> {
-        let can = |action: &Self| !action.needs_clone || dir.is_none_or(|dir| dir.is_clone);
+        let can = |action: &Self| dir.is_none_or(|dir| !dir.is_read_only && (dir.is_clone || !action.needs_clone));
         let about = |action: Self| Self { title: title.to_owned(), dir: dir.cloned(), ..action };
         actions.into_iter().filter(can).map(about).collect()
     }
@@ -325,7 +327,12 @@ mod tests {
     #[test]
     fn an_act_is_a_command_with_what_was_said() {
         let about = |action, is_clone| {
-            RowAction::about([action], "Sell apples", Some(&CommandDir { path: "/shop".into(), is_clone })).pop()
+            RowAction::about(
+                [action],
+                "Sell apples",
+                Some(&CommandDir { path: "/shop".into(), is_clone, is_read_only: false }),
+            )
+            .pop()
         };
         let action = about(RowAction::answer("tf-1"), true).unwrap();
         assert_eq!(command_line(&action.with("it's 7 days")), r"toft -C /shop answer tf-1 'it'\''s 7 days'");

@@ -15,6 +15,8 @@ use super::{RepositorySource, RowAction, landing_name, landing_state, queue};
 
 /// Leases and workflows that are looked at.
 const MOST: usize = 2_000;
+/// Issues that a card says it needs.
+const NAMED: usize = 3;
 /// Issues that were closed last.
 const CLOSED: usize = 50;
 
@@ -72,6 +74,8 @@ struct Known {
     /// By issue: the question that waits for a person.
     asks: BTreeMap<String, AskedQuestion>,
     landings: BTreeMap<String, ListedLanding>,
+    /// By issue whose task failed for good: why.
+    failed: BTreeMap<String, String>,
     started: BTreeSet<String>,
     unblocks: BTreeMap<String, usize>,
 }
@@ -119,19 +123,32 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
         known.held.insert(issue.unwrap_or(workflow), (row.agent.clone(), row.note.clone()));
     }
     for need in &outcome.needs_you {
-        if let status::NeedsYou::Question { issue: Some(issue), gate, text, choices, .. } = need {
-            let asked = AskedQuestion { gate: gate.clone(), text: text.clone(), choices: choices.clone() };
-            known.asks.insert(issue.clone(), asked);
+        match need {
+            status::NeedsYou::Question { issue: Some(issue), gate, text, choices, .. } => {
+                let asked = AskedQuestion { gate: gate.clone(), text: text.clone(), choices: choices.clone() };
+                known.asks.insert(issue.clone(), asked);
+            }
+            status::NeedsYou::Failed { issue: Some(issue), text, .. } => {
+                known.failed.insert(issue.clone(), text.clone());
+            }
+            _ => {}
         }
     }
     for entry in toft.work().landings(&[], 0)? {
         known.landings.insert(landing_name(&entry.landing), entry);
     }
-    let mut cards = Vec::new();
+    let (mut cards, mut needs) = (Vec::new(), BTreeMap::<String, Vec<String>>::new());
     if let Some(plan) = &plan {
         known.started = plan.started()?;
         let (now, open) = (plan.now()?, plan.list(&IssueFilter::default())?);
         known.unblocks = unblocks(&open);
+        let is_open: BTreeSet<&str> = open.iter().map(|found| found.issue.id.as_str()).collect();
+        for found in &open {
+            let on: Vec<String> = found.issue.blockers().filter(|on| is_open.contains(on)).map(str::to_owned).collect();
+            if !on.is_empty() {
+                needs.insert(found.issue.id.clone(), on);
+            }
+        }
         let closed = IssueFilter { status: Some("closed".into()), limit: CLOSED, ..IssueFilter::default() };
         for found in open.into_iter().chain(plan.list(&closed)?) {
             let id = &found.issue.id;
@@ -165,9 +182,17 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
     }
     let ids: Vec<String> = cards.iter().map(|(_, card)| card.id.clone()).collect();
     let (shown, dir) = (source.shorten(&ids.iter().map(String::as_str).collect::<Vec<_>>()), source.dir());
-    for ((_, card), shown) in cards.iter_mut().zip(shown) {
+    let short: BTreeMap<&str, &str> = ids.iter().map(String::as_str).zip(shown.iter().map(String::as_str)).collect();
+    for ((stage, card), shown) in cards.iter_mut().zip(&shown) {
+        if let (IssueStage::Planned, None, Some(on)) = (*stage, &card.note, needs.get(&card.id)) {
+            let mut on: Vec<&str> = on.iter().map(|id| short.get(id.as_str()).copied().unwrap_or(id)).collect();
+            let more = on.len().saturating_sub(NAMED);
+            on.truncate(NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            card.note = Some(format!("needs {}{more}", on.join(", ")));
+        }
         card.repository.clone_from(name);
-        card.shown = shown;
+        card.shown.clone_from(shown);
         card.actions = RowAction::about(std::mem::take(&mut card.actions), &card.title, dir.as_ref());
     }
     Ok(cards)
@@ -197,7 +222,7 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
     let facts = StageFacts {
         closed: issue.closed.is_some(),
         held: held.is_some(),
-        waiting: why.is_some(),
+        waiting: why.is_some() || known.failed.contains_key(&issue.id),
         ready: ready || known.started.contains(&issue.id),
         landing: landing.map(|entry| (entry.landing.state, entry.waits.as_ref())),
     };
@@ -214,7 +239,13 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
             actions.extend(queue::actions(entry, &issue.id));
             Some(landing_state(entry))
         }
-        (None, None) => asks.map(|asked| asked.text.clone()).or(why),
+        (None, None) => {
+            let failed = known.failed.get(&issue.id).map(|text| {
+                actions.push(RowAction::retry(&issue.id));
+                format!("failed: {text}")
+            });
+            failed.or_else(|| asks.map(|asked| asked.text.clone())).or(why)
+        }
     };
     if let Some(AskedQuestion { gate, choices, .. }) = asks {
         actions.splice(0..0, RowAction::answers(gate, choices));
@@ -232,8 +263,8 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
             (None, None) => issue.assignee.clone().filter(|_| matches!(stage, IssueStage::Planned | IssueStage::Ready)),
         },
         note,
-        needs_you: asks.is_some(),
-        unblocks: known.unblocks.get(&issue.id).copied().unwrap_or_default(),
+        needs_you: asks.is_some() || known.failed.contains_key(&issue.id),
+        unblocks: known.unblocks.get(&issue.id).copied().filter(|_| issue.closed.is_none()).unwrap_or_default(),
         actions,
     };
     (stage, card)

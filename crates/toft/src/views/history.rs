@@ -97,7 +97,7 @@ impl HistoryView {
 
 /// Events as rows, in their order.
 pub(super) fn rows(source: &RepositorySource<'_>, events: &[Event]) -> Result<Vec<HistoryRow>, Error> {
-    let issues = issues_of_tasks(source, events)?;
+    let issues = issues_of_tasks(source, events, false)?;
     let ids: Vec<&str> =
         events.iter().map(|event| issues.get(&event.entity).unwrap_or(&event.entity).as_str()).collect();
     let plan = source.toft.plan()?.filter(|_| source.ledgers);
@@ -119,7 +119,7 @@ pub(super) fn rows(source: &RepositorySource<'_>, events: &[Event]) -> Result<Ve
         repository: source.name.clone(),
         actor: event.actor.clone(),
         verb: event.verb.clone(),
-        said: kind_of(&event.verb).map_or(event.verb.as_str(), |kind| kind.said).to_owned(),
+        said: said(event).to_owned(),
         meaning: kind_of(&event.verb).map_or(event.verb.as_str(), |kind| kind.meaning).to_owned(),
         entity: (*id).to_owned(),
         shown: name(event).unwrap_or(shown),
@@ -129,10 +129,20 @@ pub(super) fn rows(source: &RepositorySource<'_>, events: &[Event]) -> Result<Ve
     Ok(events.iter().zip(&ids).zip(source.shorten(&ids)).map(row).collect())
 }
 
-/// By task that an event is about: the issue whose only task it is, or the task itself.
+/// What was done, in the past tense.
+fn said(event: &Event) -> &str {
+    match (event.verb.as_str(), event.detail.get("state").and_then(Value::as_str)) {
+        ("agent.told", Some("draining")) => "paused",
+        ("agent.told", Some("active")) => "resumed",
+        (verb, _) => kind_of(verb).map_or(verb, |kind| kind.said),
+    }
+}
+
+/// By task that an event is about: the issue whose only task it is, or with `parts` that it belongs to; or the task itself.
 pub(super) fn issues_of_tasks(
     source: &RepositorySource<'_>,
     events: &[Event],
+    parts: bool,
 ) -> Result<BTreeMap<String, String>, Error> {
     let tasks: BTreeSet<&str> =
         events.iter().map(|event| event.entity.as_str()).filter(|id| id.starts_with(TaskId::PREFIX)).collect();
@@ -140,7 +150,8 @@ pub(super) fn issues_of_tasks(
     if tasks.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let names = source.toft.work().act(&source.toft.located().agent, None, TaskNames { tasks: tasks.clone() })?;
+    let names =
+        source.toft.work().act(&source.toft.located().agent, None, TaskNames { tasks: tasks.clone(), parts })?;
     Ok(tasks.iter().map(ToString::to_string).zip(names).collect())
 }
 

@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 use toft_core::{
-    flow::AttemptResult,
+    flow::{AttemptResult, TaskStatus},
     gate::GateKind,
     issue::{
         Issue,
         stage::{IssueStage, StageFacts},
     },
-    landing::LandingState,
+    landing::{BounceReason, LandingState},
     message::{InboxItem, MessageKind},
     refusal::Refusal,
     time::Timestamp,
     verbs::{context, facts::TaskLetters, flow, land::ListedLanding, log, show},
 };
-use toft_plan::Plan;
+use toft_plan::{IssueFilter, Plan};
 use toft_session::Error;
 use toft_work::LandingDiff;
 
@@ -47,6 +47,10 @@ pub struct IssueView {
     pub text: Vec<(String, String)>,
     /// Why nobody can start it now.
     pub why: Vec<String>,
+    /// What it is part of.
+    pub whole: Vec<NamedIssue>,
+    /// Its parts.
+    pub parts: Vec<NamedIssue>,
     /// What it needs first.
     pub needs: Vec<NamedIssue>,
     /// What can start when it is closed.
@@ -123,6 +127,12 @@ pub struct AttemptRow {
 }
 
 impl IssueView {
+    /// Issues that belong to it, by what they are to it.
+    #[must_use]
+    pub fn related(&self) -> [(&'static str, &[NamedIssue]); 4] {
+        [("Part of", &self.whole), ("Parts", &self.parts), ("Needs first", &self.needs), ("Unblocks", &self.unblocks)]
+    }
+
     /// An action with comments on lines of its changes, each with its place: return, approve, or comment for the agent that
     /// works on it. Nothing if it is not possible now.
     #[must_use]
@@ -175,7 +185,9 @@ impl IssueView {
         let facts = StageFacts {
             closed: issue.as_ref().is_some_and(|(_, issue)| issue.closed.is_some()),
             held: shown_task.as_ref().is_some_and(|shown| shown.holder.is_some()),
-            waiting: shown_task.as_ref().is_some_and(|shown| shown.gates.iter().any(|gate| gate.opened.is_none())),
+            waiting: shown_task.as_ref().is_some_and(|shown| {
+                shown.task.state.status == TaskStatus::Failed || shown.gates.iter().any(|gate| gate.opened.is_none())
+            }),
             ready: issue.as_ref().is_none_or(|(ready, _)| *ready) || shown_task.is_some(),
             landing: landing.as_ref().map(|entry| (entry.landing.state, entry.waits.as_ref())),
         };
@@ -201,6 +213,7 @@ impl IssueView {
         if !matches!(view.stage, IssueStage::Planned | IssueStage::Working) || facts.held {
             view.why.clear();
         }
+        view.why = view.why.iter().map(|why| toft.shorten_ids(why)).collect();
         let name = issue.as_ref().map(|(_, issue)| issue.id.clone());
         let history = log::Request {
             id: task.map(|task| task.id.to_string()).filter(|_| name.is_none()),
@@ -231,6 +244,8 @@ impl IssueView {
             workspace: None,
             text: Vec::new(),
             why: Vec::new(),
+            whole: Vec::new(),
+            parts: Vec::new(),
             needs: Vec::new(),
             unblocks: Vec::new(),
             questions: Vec::new(),
@@ -281,6 +296,11 @@ impl IssueView {
             named.collect()
         };
         self.needs = named(needs);
+        self.whole = named(
+            issue.parent.iter().map(|whole| plan.known(whole)).flat_map(Result::transpose).collect::<Result<_, _>>()?,
+        );
+        let parts = IssueFilter { parent: Some(issue.id.clone()), all: true, ..IssueFilter::default() };
+        self.parts = named(plan.list(&parts)?);
         self.unblocks =
             named(plan.needed_by(&issue.id)?.into_iter().filter(|found| found.issue.unfinished()).collect());
         Ok(())
@@ -301,8 +321,11 @@ impl IssueView {
         if let Some(holder) = shown.holder {
             self.agent = Some(holder.agent);
             self.actions.extend([RowAction::tell(&self.id), RowAction::stop(&self.id)]);
-        } else if let Some(why) = shown.why {
-            self.why.extend(why.iter().map(ToString::to_string));
+        } else {
+            self.why.extend(shown.why.iter().flatten().map(ToString::to_string));
+            if shown.task.state.status == TaskStatus::Failed {
+                self.actions.push(RowAction::retry(&self.id));
+            }
         }
         for gate in &shown.gates {
             if let Some(text) = question(&gate.kind) {
@@ -377,7 +400,11 @@ impl IssueView {
         self.returnable = entry.landing.state == LandingState::Queued;
         self.actions.extend(queue::actions(entry, &self.id));
         for bounce in &entry.landing.bounces {
-            let (by, text) = (bounce.reason.as_str().to_owned(), bounce.message.clone());
+            let by = match bounce.reason {
+                BounceReason::Review => "reviewer".to_owned(),
+                reason => format!("toft ({})", reason.as_str()),
+            };
+            let text = bounce.message.clone();
             self.conversation.push(SaidRow { at: bounce.at, by, what: "sent it back", text });
         }
     }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use toft_core::{agent::Presence, verbs::agent};
+use toft_core::{
+    agent::{Presence, Role},
+    verbs::agent,
+};
 use toft_session::Error;
 
 use super::{RepositorySource, RowAction};
@@ -25,7 +28,9 @@ pub struct MachineRow {
     pub offline: usize,
     /// Seconds since the last sign of life of any of them.
     pub silent_s: u64,
-    /// Why agents are paused.
+    /// Whether its agents were paused together.
+    pub drained: bool,
+    /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     pub actions: Vec<RowAction>,
@@ -38,7 +43,12 @@ impl MachineRow {
 
     fn add(&mut self, listed: agent::Listed) {
         self.silent_s = self.silent_s.min(listed.silent_s);
-        self.note = self.note.take().or(listed.agent.note);
+        self.drained |= listed.agent.drained;
+        self.note = self.note.take().or(listed.agent.note.filter(|_| listed.agent.drained));
+        // People are not counted.
+        if listed.agent.role == Role::Human {
+            return;
+        }
         *match listed.presence {
             Presence::Working => &mut self.working,
             Presence::Idle => &mut self.idle,
@@ -50,16 +60,13 @@ impl MachineRow {
     /// Agents of another store on the same machine.
     fn join(&mut self, other: Self) {
         self.silent_s = self.silent_s.min(other.silent_s);
+        self.drained |= other.drained;
         self.note = self.note.take().or(other.note);
         self.working += other.working;
         self.idle += other.idle;
         self.paused += other.paused;
         self.offline += other.offline;
         self.actions.extend(other.actions);
-    }
-
-    fn all_paused(&self) -> bool {
-        self.paused > 0 && self.working + self.idle == 0
     }
 }
 
@@ -81,12 +88,11 @@ impl MachinesView {
                 row.add(listed);
             }
             for (host, mut row) in here {
-                let action = if row.note.is_some() || row.all_paused() {
-                    RowAction::resume_machine(&host)
-                } else {
-                    RowAction::drain(&host)
+                let action = match row.drained {
+                    true => Some(RowAction::resume_machine(&host)),
+                    false => (row.working + row.idle > 0).then(|| RowAction::drain(&host)),
                 };
-                row.actions = RowAction::about([action], &host, source.dir().as_ref());
+                row.actions = RowAction::about(action, &host, source.dir().as_ref());
                 machines.entry(host.clone()).or_insert_with(|| MachineRow::new(&host)).join(row);
             }
         }

@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use toft_core::repository::Scope;
+use toft_core::{refusal::Refusal, repository::Scope};
 use toft_session::{Error, config::Config, repositories::repositories_of_server};
 
 use crate::{Reached, Toft, every_repository};
@@ -56,13 +56,16 @@ pub struct RepositorySource<'a> {
     pub ledgers: bool,
     /// Whether its directory is a clone.
     pub is_clone: bool,
+    /// Whether whoever looks at it may only look.
+    pub is_read_only: bool,
 }
 
 impl RepositorySource<'_> {
     /// The directory in which commands about it run.
     fn dir(&self) -> Option<CommandDir> {
         let path = || self.toft.located().dir.clone();
-        self.name.as_ref().map(|_| CommandDir { path: path(), is_clone: self.is_clone })
+        let (is_clone, is_read_only) = (self.is_clone, self.is_read_only);
+        self.name.as_ref().map(|_| CommandDir { path: path(), is_clone, is_read_only })
     }
 
     /// Ids as people see them: as short as is unique.
@@ -79,6 +82,8 @@ pub struct Views {
     several: bool,
     /// Whether their directories are clones.
     are_clones: bool,
+    /// Whether whoever looks at them may only look.
+    are_read_only: bool,
 }
 
 /// How far the stores were when something was looked at.
@@ -94,19 +99,25 @@ impl Views {
             repositories: vec![Reached { toft, scope, name: None, ledgers: true }],
             several: false,
             are_clones: true,
+            are_read_only: false,
         }
     }
 
     /// Of every repository of this user; the second list has what could not be read.
     pub fn of_all(config: &Config) -> Result<(Self, Vec<String>), Error> {
         let (repositories, bad) = every_repository(config)?;
-        Ok((Self { repositories: named(repositories), several: true, are_clones: true }, bad))
+        Ok((Self { repositories: named(repositories), several: true, are_clones: true, are_read_only: false }, bad))
     }
 
     /// Of every repository of the server of `config`, on a machine without clones: their plans are kept below `plans`.
     pub fn of_server(config: &Config, plans: &Path) -> Result<Self, Error> {
-        let repositories = repositories_of_server(config, plans)?.into_iter().map(Reached::from).collect();
-        Ok(Self { repositories: named(repositories), several: true, are_clones: false })
+        let reached = repositories_of_server(config, plans)?;
+        let are_read_only = match reached[0].session.check_may_change_plans() {
+            Err(Error::Refused(Refusal::TokenDenied { .. })) => true,
+            checked => checked.map(|()| false)?,
+        };
+        let repositories = named(reached.into_iter().map(Reached::from).collect());
+        Ok(Self { repositories, several: true, are_clones: false, are_read_only })
     }
 
     /// The repositories.
@@ -115,10 +126,16 @@ impl Views {
         let mut sources = Vec::new();
         for Reached { toft, scope, name, ledgers } in &self.repositories {
             let name = name.clone().or_else(|| self.several.then(String::new));
-            let (scope, is_clone) = (scope.clone(), self.are_clones);
-            sources.push(RepositorySource { toft, scope, name, ledgers: *ledgers, is_clone });
+            let (scope, is_clone, is_read_only) = (scope.clone(), self.are_clones, self.are_read_only);
+            sources.push(RepositorySource { toft, scope, name, ledgers: *ledgers, is_clone, is_read_only });
         }
         sources
+    }
+
+    /// Whether they are looked at on a server, each person with a token of theirs.
+    #[must_use]
+    pub fn are_of_server(&self) -> bool {
+        !self.are_clones
     }
 
     /// What the repositories are called.

@@ -1,9 +1,10 @@
 //! What needs a person, the most urgent first.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use serde::Serialize;
 use toft_core::{
+    id::LandingId,
     landing::{Landing, LandingWait},
     time::Timestamp,
     verbs::{facts, status::NeedsYou},
@@ -13,7 +14,9 @@ use toft_plan::{FoundIssue, IssueFilter};
 use toft_session::Error;
 use toft_work::workspaces::Collision;
 
-use super::{RepositorySource, RepositoryStatus, RowAction, StatusView, board::unblocks, landing_name};
+use super::{
+    RepositorySource, RepositoryStatus, RowAction, StatusView, board::unblocks, landing_name, queue::forecast,
+};
 
 /// Rows of each kind.
 const MOST: usize = 200;
@@ -130,7 +133,21 @@ impl NeedsYouView {
 
     fn add(&mut self, source: &RepositorySource<'_>, status: &RepositoryStatus) -> Result<(), Error> {
         let mut rows: Vec<Need> = status.outcome.needs_you.iter().filter_map(need).collect();
-        for entry in source.toft.work().landings(&[], 0)? {
+        let landings = source.toft.work().landings(&[], 0)?;
+        let forecast = forecast(source, &landings)?;
+        // Each of two that do not fit says so.
+        let mut conflicts: BTreeMap<&LandingId, Vec<String>> = BTreeMap::new();
+        for known in forecast.values().filter(|known| !known.conflicts.is_empty()) {
+            let (own, files) = (&known.entry.landing, known.conflicts.join(", "));
+            let other = known.against.as_ref().and_then(|id| landings.iter().find(|entry| entry.landing.id == *id));
+            let name = other.map_or(own.offer.target.clone(), |entry| format!("\"{}\"", entry.landing.title));
+            conflicts.entry(&own.id).or_default().push(format!("conflicts with {name} in {files}"));
+            if let Some(other) = other {
+                let said = format!("\"{}\" conflicts with it in {files}", own.title);
+                conflicts.entry(&other.landing.id).or_default().push(said);
+            }
+        }
+        for entry in &landings {
             if entry.waits == Some(LandingWait::Review) && entry.landing.review_task.is_none() {
                 let id = landing_name(&entry.landing);
                 let Landing { author, offer, .. } = &entry.landing;
@@ -139,6 +156,9 @@ impl NeedsYouView {
                     && let Some(said) = finished_with(source, &entry.landing)?
                 {
                     text = format!("{text}\n{said}");
+                }
+                for conflict in conflicts.get(&entry.landing.id).into_iter().flatten() {
+                    text = format!("{text}\n{conflict}");
                 }
                 rows.push(Need {
                     title: entry.landing.title.clone(),

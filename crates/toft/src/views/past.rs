@@ -3,6 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use toft_core::{
+    id::TaskId,
     issue::{
         IN_PROGRESS, Issue,
         stage::{IssueStage, StageFacts},
@@ -12,6 +13,7 @@ use toft_core::{
     rewind::PlanState,
     time::Timestamp,
     verbs::{
+        facts::TaskNames,
         log,
         status::{self, NeedsYou},
     },
@@ -71,24 +73,32 @@ fn rewound_cards(source: &RepositorySource<'_>, at: Timestamp) -> Result<Option<
         issue.closed.take_if(|closed| closed.at > at);
         past.issues.insert(issue.id.clone(), issue);
     }
-    for need in status.needs_you {
-        if let NeedsYou::Question { issue: Some(issue), .. } = need {
-            past.asked.insert(issue);
-        }
-    }
-    for row in status.working {
-        past.at_work.insert(row.issue.unwrap_or_else(|| row.task.id.to_string()), row.agent);
+    let tasks: Vec<TaskId> = status.working.iter().map(|row| row.task.id.clone()).collect();
+    let issues = work.act(agent, None, TaskNames { tasks, parts: true })?;
+    for (row, issue) in status.working.into_iter().zip(issues) {
+        past.at_work.entry(issue).or_default().insert(row.task.id.to_string(), row.agent);
     }
     for entry in landings.iter().filter(|entry| entry.landing.state == LandingState::Queued) {
         let review = matches!(entry.waits, Some(LandingWait::Review));
         past.queued.insert(landing_name(&entry.landing), review);
+    }
+    for issue in plan.started()? {
+        let untouched = !past.at_work.contains_key(&issue) && !past.queued.contains_key(&issue);
+        if untouched && plan.why_started(&issue)?.is_some() {
+            past.waiting.insert(issue);
+        }
+    }
+    for need in status.needs_you {
+        if let NeedsYou::Question { issue: Some(issue), .. } | NeedsYou::Failed { issue: Some(issue), .. } = need {
+            past.waiting.insert(issue);
+        }
     }
     if !undo(source, &mut past, at)? {
         return Ok(None);
     }
     let mut stages = past.stages(at);
     stages.sort_by_key(|(issue, _)| Reverse(issue.closed.as_ref().map(|closed| closed.at)));
-    let cards = stages.into_iter().map(|(issue, stage)| (stage, card(issue, past.at_work.get(&issue.id).cloned())));
+    let cards = stages.into_iter().map(|(issue, stage)| (stage, card(issue, past.agent_on(&issue.id))));
     Ok(Some(cards.collect()))
 }
 
@@ -105,7 +115,13 @@ fn undo(source: &RepositorySource<'_>, past: &mut PlanState, at: Timestamp) -> R
         let mut events = read(&source.scope, after)?;
         events.retain(|event| event.seq < end);
         events.sort_by_key(|event| Reverse(event.seq));
-        let names = issues_of_tasks(source, &events)?;
+        let mut names = issues_of_tasks(source, &events, false)?;
+        for (task, issue) in issues_of_tasks(source, &events, true)? {
+            if names.get(&task).is_some_and(|name| *name != issue) {
+                past.in_parts.insert(issue.clone());
+                names.insert(task, issue);
+            }
+        }
         for event in events.iter().filter(|event| event.at > at) {
             past.undo(event, names.get(&event.entity).unwrap_or(&event.entity));
         }
@@ -135,18 +151,18 @@ fn committed_cards(source: &RepositorySource<'_>, when: &str) -> Result<Vec<(Iss
             ready: found.ready(now),
             ..StageFacts::default()
         };
-        (facts.stage(), card(&found.issue, found.issue.assignee.clone()))
+        (facts.stage(), card(&found.issue, found.issue.assignee.as_deref()))
     });
     Ok(cards.collect())
 }
 
-fn card(issue: &Issue, agent: Option<String>) -> Card {
+fn card(issue: &Issue, agent: Option<&str>) -> Card {
     Card {
         id: issue.id.clone(),
         title: issue.title.clone(),
         priority: issue.priority,
         labels: issue.labels.clone(),
-        agent,
+        agent: agent.map(str::to_owned),
         ..Card::default()
     }
 }

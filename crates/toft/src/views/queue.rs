@@ -67,12 +67,9 @@ impl QueueView {
     fn add(&mut self, source: &RepositorySource<'_>) -> Result<(), Error> {
         let work = source.toft.work();
         let mut all = work.landings(&[], PAST)?;
-        let mut forecast: BTreeMap<LandingId, Forecast> = BTreeMap::new();
-        // Git is asked only if something may land.
-        if all.iter().any(|entry| entry.landing.state == LandingState::Queued) && work.landing_repository()?.is_some() {
-            let lander = Lander::of(work, true)?;
-            forecast = lander.forecast(&[])?.into_iter().map(|known| (known.entry.landing.id.clone(), known)).collect();
-            self.red.extend(lander.unlanded()?.red);
+        let forecast = forecast(source, &all)?;
+        if !forecast.is_empty() {
+            self.red.extend(Lander::of(work, true)?.unlanded()?.red);
         }
         let past = |entry: &ListedLanding| !entry.landing.state.live();
         all.sort_by_key(|entry| past(entry).then_some(std::cmp::Reverse(entry.landing.updated)));
@@ -104,6 +101,20 @@ impl QueueView {
         }
         Ok(())
     }
+}
+
+/// What happens when finished work lands. Git is asked only if something may land.
+pub(super) fn forecast(
+    source: &RepositorySource<'_>,
+    all: &[ListedLanding],
+) -> Result<BTreeMap<LandingId, Forecast>, Error> {
+    let work = source.toft.work();
+    let queued = all.iter().any(|entry| entry.landing.state == LandingState::Queued);
+    if !queued || work.landing_repository()?.is_none() {
+        return Ok(BTreeMap::new());
+    }
+    let known = Lander::of(work, true)?.forecast(&[])?.into_iter();
+    Ok(known.map(|known| (known.entry.landing.id.clone(), known)).collect())
 }
 
 /// What a person can do about finished work.
