@@ -49,7 +49,7 @@ pub struct IssueView {
     pub why: Vec<String>,
     /// What it is part of.
     pub whole: Vec<NamedIssue>,
-    /// Its parts.
+    /// Issues that name it as their parent.
     pub parts: Vec<NamedIssue>,
     /// What it needs first.
     pub needs: Vec<NamedIssue>,

@@ -30,7 +30,7 @@ pub struct MachineRow {
     pub silent_s: u64,
     /// Whether its agents were paused together.
     pub drained: bool,
-    /// Why.
+    /// Why they were paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     pub actions: Vec<RowAction>,
