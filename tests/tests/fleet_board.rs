@@ -4,7 +4,10 @@
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use toft_stories::{
@@ -166,6 +169,59 @@ fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
     assert_eq!(status(&[&format!("{url}/changes?screen=board&epoch=&since=0")]), "401");
     assert_eq!(status(&[&format!("{url}/v1/nothing")]), "404");
     assert_eq!(status(&["-H", &format!("authorization: Bearer {ana}"), &format!("{url}/v1/token")]), "200");
+}
+
+#[test]
+fn each_token_sees_and_does_what_it_may_and_strangers_hold_nobody_up() {
+    let team = ServedTeam::new();
+    let ServedTeam { home, repo, server, url } = &team;
+    let id = add(home, repo, &["Sell apples"]);
+    home.toft(repo, &["--as", "bo", "claim", &id]).ok();
+    home.toft(repo, &["--as", "bo", "finish", &id, "waiting", "-m", "By weight?", "--choice", "yes"]).ok();
+    let get = |token: &str, path: &str| {
+        home.run(repo, "curl", &["-s", "-H", &format!("authorization: Bearer {token}"), &format!("{url}{path}")])
+    };
+    // Who only looks may be the first who does.
+    let viewer = server.token(home, "vic", "viewer");
+    let seen = get(&viewer, "/changes?screen=board&epoch=&since=0");
+    assert!(seen.contains("Sell apples") && seen.contains("By weight?") && !seen.contains("data-action"), "{seen}");
+    let viewed =
+        |args: &[&str]| home.toft_with(repo, &[("TOFT_TOKEN", viewer.as_str())], &[&["--as", "vic"], args].concat());
+    assert!(viewed(&["list"]).ok().contains("Sell apples"));
+    viewed(&["add", "Sell it all"]).fails(4);
+
+    // A worker is offered what a worker may do.
+    let worker = server.token(home, "wil", "worker");
+    let seen = get(&worker, "/changes?screen=board&epoch=&since=0");
+    assert!(seen.contains("By weight?") && !seen.contains("toft answer") && seen.contains("toft add"), "{seen}");
+    let works =
+        |args: &[&str]| home.toft_with(repo, &[("TOFT_TOKEN", worker.as_str())], &[&["--as", "wil"], args].concat());
+    works(&["add", "A mistake"]).ok();
+    let undone = works(&["undo"]).ok();
+    assert!(!undone.contains("not recorded"), "{undone}");
+    works(&["add", "Another mistake"]).ok();
+    works(&["undo"]).ok();
+    let planner = server.token(home, "pia", "planner");
+    let seen = get(&planner, "/changes?screen=board&epoch=&since=0");
+    assert!(seen.contains("toft answer") && !seen.contains("mistake"), "{seen}");
+
+    // What is no token is refused at once, and a body that never comes is not waited for.
+    let (origin, begun) = (format!("origin: {url}"), Instant::now());
+    for secret in ["x\ny", "", &"x".repeat(300)] {
+        let asked = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", &origin, "--data-binary", secret];
+        assert_eq!(home.run(repo, "curl", &[&asked[..], &[&format!("{url}/open")]].concat()), "401");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    let host = url.trim_start_matches("http://");
+    let mut stranger = TcpStream::connect(host).unwrap();
+    stranger.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    write!(stranger, "POST /open HTTP/1.1\r\nHost: {host}\r\nOrigin: {url}\r\nContent-Length: 10\r\n\r\n").unwrap();
+    let mut answer = [0; 12];
+    stranger.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408");
+    let long = "x".repeat(10_000);
+    let asked = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", &origin, "--data-binary", &long];
+    assert_eq!(home.run(repo, "curl", &[&asked[..], &[&format!("{url}/open")]].concat()), "413");
 }
 
 #[test]

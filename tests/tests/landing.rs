@@ -2,7 +2,11 @@
 
 #![cfg(unix)]
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use toft_stories::{
     issues::add,
@@ -352,6 +356,17 @@ fn withdrawn_work_does_not_land_unless_it_is_named() {
     let landed = yard.home.toft(&yard.repo, &["land", &id, "--json"]).data();
     assert_eq!(landed["landed"].as_array().unwrap().len(), 1, "{landed}");
 
+    // What was looked at lands, and nothing that came after it.
+    let id = yard.issue("seen", "echo one > seen.txt", "false");
+    yard.run(&[]);
+    let queued = yard.home.toft(&yard.repo, &["land", "show", &id, "--json"]).data();
+    let tip = queued["landing"]["tip"].as_str().or(queued["tip"].as_str()).unwrap().to_owned();
+    yard.home.toft(&yard.repo, &["land", &id, "--commit", "0123456789ab"]).fails(5);
+    yard.home.toft(&yard.repo, &["land", &id, "--commit", &tip[..4]]).fails(5);
+    assert!(!yard.repo.join("seen.txt").exists());
+    yard.home.toft(&yard.repo, &["land", &id, "--commit", &tip[..12]]).ok();
+    assert!(yard.repo.join("seen.txt").exists());
+
     // Work that was sent back goes with its issue.
     let id = yard.issue("second", "echo 1 > ports/two", "false");
     yard.run(&[]);
@@ -380,6 +395,12 @@ fn what_has_landed_is_taken_back_by_another_landing() {
         assert!(yard.repo.join("two.txt").exists(), "{how}");
         let again = yard.home.toft(&yard.repo, &["land", "revert", &id]).fails(5);
         assert!(again.contains("nothing to take back"), "{how}: {again}");
+        // Whoever takes it up again begins where the target is now: what was taken back would not come from the old commits.
+        yard.home.toft(&yard.repo, &["edit", &id, "--reopen"]).ok();
+        yard.home.toft(&yard.repo, &["--as", "bo", "claim", &id, "--ws"]).ok();
+        let workspace = yard.home.toft(&yard.repo, &["--as", "bo", "ws", "path", &id]).ok();
+        let workspace = Path::new(workspace.trim());
+        assert!(workspace.join("two.txt").exists() && !workspace.join("a").exists(), "{how}");
         yard.every_state_of_the_target_is_green();
     }
 }

@@ -361,7 +361,9 @@ fn a_machine_is_drained_and_goes_on() {
     add(&home, &repo, &["Sell pears"]);
     home.toft(&repo, &["--as", "kim", "claim"]).fails(4);
     // What is held is finished; who was paused before stays so, and keeps the reason.
-    home.toft(&repo, &["--as", "bo", "save", &id, "-m", "half"]).ok();
+    home.toft(&repo, &["tell", &id, "hurry", "--wait", "0s"]).ok();
+    let saved = home.toft(&repo, &["--as", "bo", "save", &id, "-m", "half"]).ok();
+    assert!(saved.contains("hurry"), "who works by hand hears it here, too: {saved}");
     let listed = home.toft(&repo, &["agent", "list"]).ok();
     assert!(listed.contains("then paused") && listed.contains("paused: a new disk"), "{listed}");
     let said = home.toft(&repo, &["resume", "--machine", &machine]).ok();
@@ -371,4 +373,11 @@ fn a_machine_is_drained_and_goes_on() {
     home.toft(&repo, &["--as", "kim", "claim"]).ok();
     let again = home.toft(&repo, &["resume", "--machine", &machine]).ok();
     assert!(again.contains("Nothing changed"), "{again}");
+    // Who registers again is no longer paused with the machine.
+    home.toft(&repo, &["pause", "--machine", &machine, "-m", "again"]).ok();
+    let refused = home.toft(&repo, &["--as", "kim", "claim"]).fails(4);
+    assert!(refused.contains("again"), "{refused}");
+    home.toft(&repo, &["--as", "kim", "agent", "register"]).ok();
+    let said = home.toft(&repo, &["resume", "--machine", &machine]).ok();
+    assert!(said.contains("bo") && !said.contains("kim"), "{said}");
 }

@@ -144,8 +144,14 @@ if (signIn) {
   signIn.addEventListener("submit", (event) => { event.preventDefault(); signedIn(signIn.querySelector("#token").value.trim()); });
   signIn.querySelector("#provider")?.addEventListener("click", () => signInAtProvider().catch((error) => tell(trouble, error.message)));
   signOut.addEventListener("click", () => signedOut(""));
-  addEventListener("storage", (event) => { if (event.key === "session") { session = event.newValue ?? ""; restart(); } });
 }
+// Another tab opened the board anew, signed in or signed out.
+addEventListener("storage", (event) => {
+  if (event.key !== "session") return;
+  session = event.newValue ?? "";
+  if (signIn) restart();
+  else refresh();
+});
 
 function tell(where, text) {
   where.textContent = text;
@@ -271,8 +277,7 @@ async function countNeeded() {
 /* Filter */
 
 function filter() {
-  const text = search.value.trim().toLowerCase();
-  if (place.screen === "issue") return;
+  const text = place.screen === "issue" ? "" : search.value.trim().toLowerCase();
   for (const row of main.querySelectorAll("li[data-key]")) row.hidden = text !== "" && !row.textContent.toLowerCase().includes(text);
   for (const node of main.querySelectorAll("board-graph svg a")) {
     node.classList.toggle("dim", text !== "" && !node.textContent.toLowerCase().includes(text));
@@ -306,10 +311,10 @@ async function begin(asked, { label, about, asks, preview, comments = [], option
   const request = { place: { ...place }, ...asked };
   const mine = ++opened;
   part("title").textContent = about ? `${label}: ${about}` : label;
-  part("line").textContent = request.line;
+  part("line").textContent = request.line + comments.map(([at, text]) => ` --at '${at}' '${text.replaceAll("'", "'\\''")}'`).join("");
   part("label").hidden = !asks;
   part("label").querySelector("span").textContent = asks ?? "";
-  part("said").value = "";
+  part("said").value = unsent.get(sayer(request)) ?? "";
   part("said").required = Boolean(asks) && !optional;
   part("do").textContent = label;
   part("do").disabled = false;
@@ -342,6 +347,10 @@ async function begin(asked, { label, about, asks, preview, comments = [], option
   return finish(request, part("said").value);
 }
 
+// What was typed and not taken, by what it was typed for: it is there again when that is asked again.
+const unsent = new Map();
+const sayer = ({ place, item, action }) => JSON.stringify([place.screen === "issue" ? place.id : "", item, action]);
+
 async function finish(request, text) {
   // A title is one line.
   if (request.action === "n") text = text.replace(/\s+/g, " ");
@@ -349,10 +358,13 @@ async function finish(request, text) {
   try {
     const answer = await send({ ...request, said: text });
     say(answer.text.trim() || "Done.", answer.succeeded ? "good" : "bad");
+    if (answer.succeeded) unsent.delete(sayer(request));
+    else unsent.set(sayer(request), text);
     refresh();
     return answer.succeeded;
   } catch (error) {
     say(error.message, "bad");
+    unsent.set(sayer(request), text);
     refresh();
     return false;
   }
@@ -753,9 +765,13 @@ function keyPressed(key) {
   else if (key === "ArrowRight") sideways(row, 1);
   else if (key === "/") search.focus();
   else if (key === "?") document.querySelector("#keys").showModal();
+  else if (key === "Escape" && search.value !== "") { search.value = ""; filter(); }
   else if (key === "Escape" && place.screen === "issue") history.back();
   else if (key === "Enter" && row === document.activeElement) row?.querySelector("a.id")?.click();
-  else if ((key === "d" || key === "g") && place.screen === "issue") document.querySelector(`board-text[kind="${key === "d" ? "diff" : "log"}"] .text`)?.focus();
+  else if ("dogh".includes(key) && place.screen === "issue") {
+    const part = { d: 'board-text[kind="diff"] .text', h: "#list-history li" }[key] ?? 'board-text[kind="log"] .text';
+    document.querySelector(part)?.focus();
+  }
   else {
     const button = row?.querySelector(`button[data-action="${CSS.escape(key)}"]`)
       ?? (place.screen === "issue" && document.querySelector(`#list-issue button[data-action="${CSS.escape(key)}"]`))

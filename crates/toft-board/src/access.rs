@@ -8,9 +8,11 @@ use std::{
     io,
     net::SocketAddr,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use axum::{
+    body::{Body, to_bytes},
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::Next,
@@ -19,6 +21,10 @@ use axum::{
 
 use crate::{BoardState, locked, people::PeopleBoards};
 
+/// Bytes of a secret, and of another request; how long a body may take.
+const LONGEST_SECRET: usize = 1_000;
+const LONGEST_BODY: usize = 1 << 20;
+const SLOWEST_BODY: Duration = Duration::from_secs(5);
 /// Addresses that were printed and not opened.
 const INVITES: usize = 16;
 
@@ -177,6 +183,16 @@ fn is_public(path: &str) -> bool {
     matches!(path, "/" | "/issue" | "/open" | "/sign-in" | "/assets/board.css" | "/assets/board.js")
 }
 
+/// The request with all of its body, which has to be there soon.
+async fn whole(request: Request, longest: usize) -> Result<Request, Response> {
+    let (head, body) = request.into_parts();
+    match tokio::time::timeout(SLOWEST_BODY, to_bytes(body, longest)).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
+        Ok(Err(_)) => Err((StatusCode::PAYLOAD_TOO_LARGE, "that is too long").into_response()),
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT.into_response()),
+    }
+}
+
 /// Lets a request through, or says why not.
 pub(crate) async fn check(State(access): State<Arc<BoardAccess>>, mut request: Request, next: Next) -> Response {
     let refused = |status: StatusCode, why: &'static str| (status, why).into_response();
@@ -188,12 +204,18 @@ pub(crate) async fn check(State(access): State<Arc<BoardAccess>>, mut request: R
         refused(StatusCode::FORBIDDEN, "this request comes from another page")
     } else if is_public(request.uri().path()) {
         request.extensions_mut().insert(Nonce(nonce.clone()));
-        next.run(request).await
+        match whole(request, LONGEST_SECRET).await {
+            Ok(request) => next.run(request).await,
+            Err(refused) => refused,
+        }
     } else {
         match access.board(request.headers()).await {
             Ok(board) => {
                 request.extensions_mut().insert(board);
-                next.run(request).await
+                match whole(request, LONGEST_BODY).await {
+                    Ok(request) => next.run(request).await,
+                    Err(refused) => refused,
+                }
             }
             Err(refused) => refused,
         }

@@ -16,6 +16,7 @@ use crate::{
     items::{ListItem, lists},
     locked,
     place::{BoardPlace, PlaceQuery, source},
+    waiting,
 };
 
 /// What a person wants to be done.
@@ -43,7 +44,15 @@ pub(crate) async fn action(
     Extension(state): Extension<Arc<BoardState>>,
     Json(request): Json<ActionRequest>,
 ) -> Response {
-    let done = tokio::task::spawn_blocking(move || {
+    let Ok(place) = state.commanders.clone().try_acquire_owned() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "several commands run already; try again").into_response();
+    };
+    let workers = state.workers.clone();
+    let done = waiting(&workers, move || {
+        let _place = place;
+        if request.action == 'n' && request.said.trim() == "-" {
+            return Err("a title has a letter or a digit".to_owned());
+        }
         let mut action = find(&state, &request)?;
         let arguments = match request.preview {
             true => action.preview_arguments().ok_or("it has no preview")?,
@@ -61,7 +70,7 @@ pub(crate) async fn action(
     match done.await {
         Ok(Ok(answer)) => Json(answer).into_response(),
         Ok(Err(why)) => (StatusCode::CONFLICT, why).into_response(),
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "it broke off").into_response(),
+        Err(broken) => broken,
     }
 }
 

@@ -51,8 +51,10 @@ fn header(view: &IssueView) -> Markup {
     html! {
         div.row {
             span.id { (clean(&view.shown)) }
-            span class={"badge stage-" (view.stage.as_str())} { (view.stage.as_str()) }
-            span.priority { "P" (view.priority) }
+            @if let Some(stage) = view.stage {
+                span class={"badge stage-" (stage.as_str())} { (stage.as_str()) }
+                span.priority { "P" (view.priority) }
+            }
             @for label in &view.labels { span.label { (clean(label)) } }
             @if let Some(agent) = &view.agent { span.agent { (clean(agent)) } }
             @if let Some(landing) = &view.landing { span.faint { (clean(landing)) } }

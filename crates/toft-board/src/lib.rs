@@ -78,6 +78,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 const SHARE: u32 = 3;
 /// Reads of the store at once, and how long a page waits for one. A server that is away is asked again for a minute.
 const READERS: usize = 4;
+/// Commands at once, and what all boards of a process do at once: a server has its threads for others, too.
+const COMMANDS: usize = 4;
+const WORKERS: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// After a store could not be read.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -103,6 +106,10 @@ pub(crate) struct BoardState {
     running: Mutex<HashSet<Vec<String>>>,
     /// Those who read the store.
     readers: Arc<Semaphore>,
+    /// Those who run a command.
+    commanders: Arc<Semaphore>,
+    /// Those who wait for a store or a command, of every board of the process.
+    workers: Arc<Semaphore>,
     /// How long the last page took to read, in milliseconds.
     read_ms: Arc<AtomicU64>,
     /// Rises with every change.
@@ -111,15 +118,28 @@ pub(crate) struct BoardState {
 
 impl BoardState {
     /// A board that hears of changes for as long as it is there.
-    fn start(BoardSource { views, runner, title }: BoardSource) -> io::Result<Arc<Self>> {
+    fn start(BoardSource { views, runner, title }: BoardSource, workers: Arc<Semaphore>) -> io::Result<Arc<Self>> {
         let (tell, changes) = watch::channel(0);
         let (views, read_ms) = (Arc::new(views), Arc::default());
         let (watched, read) = (views.clone(), Arc::clone(&read_ms));
         thread::spawn(move || watch_stores(&watched, &read, &tell));
         let renders = Mutex::new(RenderCache::new()?);
         let (texts, notes, running) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let readers = Arc::new(Semaphore::new(READERS));
-        Ok(Arc::new(Self { views, runner, title, renders, texts, notes, running, readers, read_ms, changes }))
+        let (readers, commanders) = (Arc::new(Semaphore::new(READERS)), Arc::new(Semaphore::new(COMMANDS)));
+        Ok(Arc::new(Self {
+            views,
+            runner,
+            title,
+            renders,
+            texts,
+            notes,
+            running,
+            readers,
+            commanders,
+            workers,
+            read_ms,
+            changes,
+        }))
     }
 
     /// What was said beside the outcomes in the last minutes.
@@ -187,7 +207,7 @@ async fn run(
 ) -> io::Result<()> {
     let listener = TcpListener::bind(address.listen).await?;
     let listen: SocketAddr = listener.local_addr()?;
-    let door = BoardDoor::Address(PrintedAddresses::to(BoardState::start(source)?)?);
+    let door = BoardDoor::Address(PrintedAddresses::to(BoardState::start(source, Arc::new(Semaphore::new(WORKERS)))?)?);
     let access = Arc::new(BoardAccess::new(&BoardAddress { listen, ..address }, door));
     // It ends with its process.
     let (_lasting, ending) = watch::channel(false);
@@ -283,7 +303,8 @@ async fn read<T: Send + 'static>(
     let board = board.clone();
     let done = async move {
         let reader = board.readers.clone().acquire_owned().await;
-        blocking(move || {
+        let workers = board.workers.clone();
+        blocking(&workers, move || {
             let _reader = reader;
             work(&board)
         })
@@ -293,11 +314,24 @@ async fn read<T: Send + 'static>(
 }
 
 /// Does something that may wait for a store; a failure becomes the answer.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Response> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.map_err(|error| failed(&error)),
-        Err(_) => Err((StatusCode::INTERNAL_SERVER_ERROR, "it broke off").into_response()),
-    }
+async fn blocking<T: Send + 'static>(
+    workers: &Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Response> {
+    waiting(workers, work).await?.map_err(|error| failed(&error))
+}
+
+/// Does something that may take long, on a thread. It goes on if nobody waits for it any more, and so does its place.
+async fn waiting<T: Send + 'static>(
+    workers: &Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Response> {
+    let worker = workers.clone().acquire_owned().await;
+    let done = tokio::task::spawn_blocking(move || {
+        let _worker = worker;
+        work()
+    });
+    done.await.map_err(|_| (StatusCode::INTERNAL_SERVER_ERROR, "it broke off").into_response())
 }
 
 /// A lock whose holder may have panicked: what it guards is only a cache.

@@ -118,11 +118,11 @@ const KEYS: &[(&[&str], &str)] = &[
     (&["r"], "return, reject or retry"),
     (&["t", "s", "p"], "tell the agent something, stop it, pause or resume it"),
     (&["l", "v"], "land after a preview, revert"),
-    (&["d", "g"], "the changes, the log of an issue"),
+    (&["d", "o", "h"], "the changes, the log, the history of an issue"),
     (&["c"], "comment on the line of a diff, or on the issue"),
     (&["n"], "a new issue"),
     (&["u"], "undo your last operation, after a preview"),
     (&["/"], "filter"),
-    (&["Esc"], "back"),
+    (&["Esc"], "no filter, back"),
     (&["?"], "these keys"),
 ];

@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::{Duration, Instant},
 };
 
@@ -18,7 +18,7 @@ use toft::{Error, session_token::ProviderLogin};
 use tokio::sync::Semaphore;
 
 use crate::{
-    BoardSource, BoardState,
+    BoardSource, BoardState, WORKERS,
     access::{BoardAccess, secret},
     blocking, locked,
 };
@@ -33,6 +33,8 @@ const OPENING: usize = 4;
 const IDLE: Duration = Duration::from_secs(300);
 /// How often a board is compared with the repositories that there are.
 const COMPARE: Duration = Duration::from_secs(30);
+/// Bytes of a token.
+const LONGEST_TOKEN: usize = 200;
 /// People who are signing in at once; who began first is forgotten first.
 const SIGN_INS: usize = 500;
 
@@ -43,6 +45,9 @@ pub(crate) struct PeopleBoards {
     provider: Option<String>,
     boards: Arc<Mutex<HashMap<blake3::Hash, PersonalBoard>>>,
     opening: Arc<Semaphore>,
+    /// Those who wait for a store, of every board.
+    workers: Arc<Semaphore>,
+    signing_in: Arc<Semaphore>,
     sign_ins: Mutex<VecDeque<SignIn>>,
 }
 
@@ -63,8 +68,8 @@ struct PersonalBoard {
 
 impl PeopleBoards {
     pub(crate) fn new(open: OpenBoard, provider: Option<String>) -> Self {
-        let opening = Arc::new(Semaphore::new(OPENING));
-        Self { open, provider, boards: Arc::default(), opening, sign_ins: Mutex::default() }
+        let [opening, signing_in, workers] = [OPENING, OPENING, WORKERS].map(|count| Arc::new(Semaphore::new(count)));
+        Self { open, provider, boards: Arc::default(), opening, workers, signing_in, sign_ins: Mutex::default() }
     }
 
     /// Whether an identity provider knows people.
@@ -90,7 +95,7 @@ impl PeopleBoards {
                 tokio::spawn(self.opened(key, token.to_owned(), Some(state.clone())));
                 Ok(state)
             }
-            None if token.is_empty() => Err((StatusCode::UNAUTHORIZED, UNKNOWN).into_response()),
+            None if !is_token(token) => Err((StatusCode::UNAUTHORIZED, UNKNOWN).into_response()),
             None => self.opened(key, token.to_owned(), None).await,
         }
     }
@@ -103,22 +108,28 @@ impl PeopleBoards {
         before: Option<Arc<BoardState>>,
     ) -> impl Future<Output = Result<Arc<BoardState>, Response>> + use<> {
         let (open, boards, opening) = (self.open.clone(), self.boards.clone(), self.opening.clone());
+        let workers = self.workers.clone();
         async move {
-            let _turn = opening.acquire_owned().await;
+            let turn = opening.acquire_owned().await;
             // Another tab may have opened it meanwhile.
             if before.is_none()
                 && let Some(board) = locked(&boards).get(&key)
             {
                 return Ok(board.state.clone());
             }
-            let source = blocking(move || open(&token)).await.inspect_err(|_| {
+            let opened = blocking(&workers, move || {
+                let _turn = turn;
+                open(&token)
+            });
+            let source = opened.await.inspect_err(|_| {
                 locked(&boards).remove(&key);
             })?;
             if let Some(before) = before.filter(|before| before.views.names() == source.views.names()) {
                 return Ok(before);
             }
-            let state = BoardState::start(source).map_err(|error| broken(&error))?;
+            let state = BoardState::start(source, workers).map_err(|error| broken(&error))?;
             let now = Instant::now();
+            tokio::spawn(close_when_idle(Arc::downgrade(&boards), key));
             let mut boards = locked(&boards);
             boards.retain(|_, board| board.asked.elapsed() < IDLE);
             if boards.len() >= BOARDS
@@ -134,7 +145,13 @@ impl PeopleBoards {
     /// Begins to sign a person in.
     async fn begin(&self, provider: String) -> Result<SignIn, Response> {
         let secret = secret().map_err(|error| broken(&error))?;
-        let login = blocking(move || ProviderLogin::begin(&provider)).await?;
+        let busy = || (StatusCode::SERVICE_UNAVAILABLE, "others are signing in; try again").into_response();
+        let place = self.signing_in.clone().try_acquire_owned().map_err(|_| busy())?;
+        let begun = blocking(&self.workers, move || {
+            let _place = place;
+            ProviderLogin::begin(&provider)
+        });
+        let login = begun.await?;
         let begun = SignIn { secret, login: Arc::new(Mutex::new(login)) };
         let mut sign_ins = locked(&self.sign_ins);
         sign_ins.push_back(begun.clone());
@@ -145,11 +162,30 @@ impl PeopleBoards {
 
     /// The token of a person, once they have signed in.
     async fn ask(&self, SignIn { secret, login }: SignIn) -> Result<Option<String>, Response> {
-        let asked = blocking(move || locked(&login).ask()).await;
+        let asked = blocking(&self.workers, move || locked(&login).ask()).await;
         if !matches!(asked, Ok(None)) {
             locked(&self.sign_ins).retain(|known| known.secret != secret);
         }
         Ok(asked?.map(|(_, token)| token))
+    }
+}
+
+/// Whether a text could be a token: nothing else is asked about.
+fn is_token(text: &str) -> bool {
+    let sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !text.is_empty() && text.len() <= LONGEST_TOKEN && text.bytes().all(sign)
+}
+
+/// Closes the board of a token when nobody has asked for it for long: it would hear of every change for nothing.
+async fn close_when_idle(boards: Weak<Mutex<HashMap<blake3::Hash, PersonalBoard>>>, key: blake3::Hash) {
+    loop {
+        tokio::time::sleep(IDLE).await;
+        let Some(boards) = boards.upgrade() else { return };
+        let mut boards = locked(&boards);
+        boards.retain(|_, board| board.asked.elapsed() < IDLE);
+        if !boards.contains_key(&key) {
+            return;
+        }
     }
 }
 

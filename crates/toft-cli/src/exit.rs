@@ -368,7 +368,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
             (CONFLICT, "parent_moved", format!("toft show {task}, build on the newest checkpoint, save again"))
         }
         Refusal::Cycle { .. } => (CONFLICT, "cycle", "leave one of these dependencies out".into()),
-        Refusal::AgentPaused { agent, state } if state == "removed" => {
+        Refusal::AgentPaused { agent, state, .. } if state == "removed" => {
             (NOT_ALLOWED, "agent_removed", format!("toft agent register {agent} registers it again"))
         }
         Refusal::TokenDenied { .. } => (

@@ -329,7 +329,7 @@ fn was_sent(error: &ureq::Error) -> bool {
 fn is_lasting(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::Io(cause) => cause.kind() == ErrorKind::InvalidData,
-        ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::BadUri(_) => true,
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::BadUri(_) | ureq::Error::Http(_) => true,
         _ => false,
     }
 }

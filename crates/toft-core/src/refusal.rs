@@ -151,11 +151,14 @@ pub enum Refusal {
         path: Vec<String>,
     },
     /// The agent is paused or removed, and may not claim.
-    #[error("{agent} is {state} and cannot claim")]
+    #[error("{agent} is {state} and cannot claim{}", note.as_ref().map(|note| format!(": {note}")).unwrap_or_default())]
     AgentPaused {
         agent: String,
         /// Paused or removed.
         state: String,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// The caller's role does not allow it.
     #[error("{role} `{agent}` may not {action}; {}", match action.roles() { [only] => format!("only {} may", named(&[*only])), roles => format!("{} may", named(roles)) })]

@@ -61,7 +61,10 @@ impl PlanState {
             "land.queued" => drop(self.queued.remove(about)),
             "land.approved" => drop(self.queued.insert(about.to_owned(), true)),
             "land.bounced" => drop(self.queued.insert(about.to_owned(), text("reason") == Some("review"))),
-            "land.landed" | "land.withdrawn" => drop(self.queued.insert(about.to_owned(), false)),
+            "land.withdrawn" if text("was") == Some("bounced") => {}
+            "land.landed" | "land.withdrawn" => {
+                self.queued.insert(about.to_owned(), text("was") == Some("review"));
+            }
             _ => {
                 let was = event.detail.get("was").cloned();
                 let was = was.and_then(|was| serde_json::from_value::<Vec<Put>>(was).ok()).unwrap_or_default();
@@ -201,6 +204,16 @@ mod tests {
             ]
         );
         assert_eq!(plan, PlanState::default(), "at the beginning there was nothing");
+    }
+
+    #[test]
+    fn withdrawn_work_waited_as_its_event_says() {
+        for (was, wanted) in [("review", "review"), ("queued", "landing"), ("bounced", "ready")] {
+            let issues = [("a".to_owned(), issue("a", "open"))].into();
+            let mut plan = PlanState { issues, ..PlanState::default() };
+            plan.undo(&event(1, "land.withdrawn", "a", "ana", json!({ "was": was })), "a");
+            assert_eq!(plan.stages(Timestamp(3_000))[0].1.as_str(), wanted, "{was}");
+        }
     }
 
     #[test]

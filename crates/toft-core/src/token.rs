@@ -180,7 +180,7 @@ const OF_A_JOB: [&str; 21] = [
 ];
 
 /// Verbs that write and that a worker needs for its work.
-const OF_A_WORKER: [&str; 24] = [
+const OF_A_WORKER: [&str; 25] = [
     "agent.register",
     "claim",
     "finish",
@@ -199,6 +199,7 @@ const OF_A_WORKER: [&str; 24] = [
     "stop.obey",
     "sweep",
     "token.job",
+    "undo.done",
     "visit",
     "ws.landed",
     "ws.move",
@@ -273,7 +274,7 @@ impl Token {
     pub fn admit(&self, verb: &str, call: &SentCall) -> Result<Admitted, Refusal> {
         let denied = |why: String| Refusal::TokenDenied { name: self.name.clone(), role: self.role, why };
         if !self.role.may(verb) {
-            return Err(denied(format!("`{verb}` needs another role")));
+            return Err(denied(format!("`{verb}` needs the role {}", needed(verb))));
         }
         let caller = &call.caller;
         if self.host.as_ref().is_some_and(|host| *host != caller.disks) {

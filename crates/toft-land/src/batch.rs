@@ -1,7 +1,7 @@
 //! One round of a queue: a stack of candidates is checked in batches; what passes lands, the culprit is sent back.
 
 use toft_core::{
-    landing::{BounceReason, CulpritSearch, CulpritStep, LandingState, LandingWait},
+    landing::{BounceReason, CulpritSearch, CulpritStep, LandingWait},
     verbs::land::ListedLanding,
 };
 use toft_session::{error::Error, land::LandHow};
@@ -22,8 +22,7 @@ impl Lander<'_> {
         self.repository.refresh(target)?;
         let (base, own) = self.repository.newest(target)?.ok_or_else(|| no_target(target))?;
         let all = self.work.landings(&[], 0)?;
-        let mut entries = self.work.landings(ids, 0)?;
-        entries.retain(|entry| entry.landing.offer.target == target && entry.landing.state == LandingState::Queued);
+        let mut entries = self.queued(target, ids)?;
         if self.record_found(&base, &entries, journal)? {
             return Ok(LandRound::Again);
         }

@@ -28,6 +28,7 @@ use serde::Serialize;
 use toft_core::{
     id::LandingId,
     landing::{BounceReason, Landing, LandingState, LandingWait, WorkChanges},
+    refusal::Refusal,
     verbs::land::{Begin, ListedLanding, Move, Retarget, Step},
 };
 use toft_runner::{Network, Sandbox};
@@ -186,6 +187,8 @@ pub struct Lander<'w> {
     sandbox: Option<Sandbox>,
     /// Becomes true when it has to stop.
     stop: Option<&'w AtomicBool>,
+    /// The commit that was looked at.
+    seen: Option<String>,
 }
 
 /// What a lander has done so far, and whom it tells.
@@ -247,7 +250,7 @@ impl<'w> Lander<'w> {
             CheckSandbox::Files => Some(Sandbox::default()),
             CheckSandbox::Offline => Some(Sandbox { network: Network::Closed, ..Sandbox::default() }),
         };
-        Ok(Self { work, checkout, repository, rules: &located.land, asked_here, sandbox, stop: None })
+        Ok(Self { work, checkout, repository, rules: &located.land, asked_here, sandbox, stop: None, seen: None })
     }
 
     /// The same lander, whose checks run in this sandbox if there is one: they run what agents wrote.
@@ -255,6 +258,26 @@ impl<'w> Lander<'w> {
     pub fn confined_by(mut self, sandbox: Option<Sandbox>) -> Self {
         self.sandbox = sandbox.or(self.sandbox);
         self
+    }
+
+    /// The same lander, which lands nothing but the commit that was looked at.
+    #[must_use]
+    pub fn only_as_seen(mut self, commit: Option<String>) -> Self {
+        self.seen = commit;
+        self
+    }
+
+    fn is_as_seen(&self, landing: &Landing) -> bool {
+        self.seen.as_ref().is_none_or(|seen| landing.is_at(seen))
+    }
+
+    /// Work that is queued for a target.
+    pub(crate) fn queued(&self, target: &str, ids: &[String]) -> Result<Vec<ListedLanding>, Error> {
+        let mut entries = self.work.landings(ids, 0)?;
+        entries.retain(|ListedLanding { landing, .. }| {
+            landing.offer.target == target && landing.state == LandingState::Queued && self.is_as_seen(landing)
+        });
+        Ok(entries)
     }
 
     /// The same lander, which stops as soon as `stop` is true.
@@ -382,6 +405,12 @@ impl<'w> Lander<'w> {
         let repository = self.work.session().located().repository.as_ref().map(ToString::to_string).unwrap_or_default();
         self.rules.check.require_trust("checking what lands", &repository)?;
         for entry in self.work.landings(ids, 0)?.iter().filter(|_| !ids.is_empty()) {
+            if !self.is_as_seen(&entry.landing) {
+                let (id, tip) = (entry.landing.id.to_string(), &entry.landing.offer.tip);
+                let state = format!("finished as another commit, {}", tip.get(..12).unwrap_or(tip));
+                let wanted = "look at it again: toft land -n".to_owned();
+                return Err(Refusal::WrongState { id, state, wanted }.into());
+            }
             if entry.landing.state == LandingState::Withdrawn {
                 let id = entry.landing.id.to_string();
                 self.work.act(self.actor(), None, Move { id, to: Step::Queue, reason: String::new() })?;

@@ -2,9 +2,7 @@
 
 use toft_core::{
     issue::private::Private,
-    landing::{
-        BounceReason, Landing, LandingState, PullRequest, PullRequestFacts, PullRequestState, PullRequestVerdict,
-    },
+    landing::{BounceReason, Landing, PullRequest, PullRequestFacts, PullRequestState, PullRequestVerdict},
     verbs::land::{LandedWork, ListedLanding, RecordPullRequest},
 };
 use toft_session::error::Error;
@@ -60,8 +58,7 @@ impl Lander<'_> {
         self.repository.refresh(target)?;
         let newest = self.repository.newest(target)?.ok_or_else(|| no_target(target))?.0;
         let forge = Forge::of(&base.url, self.rules.forge).map_err(refused)?;
-        let mut entries = self.work.landings(ids, 0)?;
-        entries.retain(|entry| entry.landing.offer.target == target && entry.landing.state == LandingState::Queued);
+        let entries = self.queued(target, ids)?;
         for ListedLanding { landing, .. } in &entries {
             if let Some(request) = &landing.pull_request {
                 let looked = forge.look(request.number).map_err(refused);
@@ -69,8 +66,7 @@ impl Lander<'_> {
                 told_of(landing, followed, journal)?;
             }
         }
-        let mut entries = self.work.landings(ids, 0)?;
-        entries.retain(|entry| entry.landing.offer.target == target && entry.landing.state == LandingState::Queued);
+        let mut entries = self.queued(target, ids)?;
         entries.retain(|entry| entry.waits.is_none());
         let (private, landed) = (self.work.private_issues()?, self.landed_tips(target)?);
         for ListedLanding { landing, .. } in &entries {

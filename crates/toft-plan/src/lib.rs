@@ -311,6 +311,19 @@ impl<'t> Plan<'t> {
         self.session.perform(facts::StartedIssues { scope: self.session.scope() })
     }
 
+    /// Those of these issues that work was started on and that cannot be claimed now.
+    pub fn waiting_after_start(&self, issues: &[FoundIssue]) -> Result<BTreeSet<String>, Error> {
+        let open: BTreeSet<&str> =
+            issues.iter().filter(|found| found.issue.unfinished()).map(|found| found.issue.id.as_str()).collect();
+        let mut waiting = BTreeSet::new();
+        for id in self.started()?.into_iter().filter(|id| open.contains(id.as_str())) {
+            if self.why_started(&id)?.is_some() {
+                waiting.insert(id);
+            }
+        }
+        Ok(waiting)
+    }
+
     /// Issues that match a filter, newest first.
     pub fn list(&self, asked: &IssueFilter) -> Result<Vec<FoundIssue>, Error> {
         if self.unwritten() {

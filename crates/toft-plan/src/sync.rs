@@ -494,7 +494,7 @@ impl Plan<'_> {
             verbatim.into_iter().for_each(|line| draft.keep(line));
             Ok((draft.changes(), draft.parents()?))
         };
-        let written = if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) };
+        let written = if try_only { self.rehearse(ledger, build) } else { self.write_received(ledger, build) };
         if written.is_err() {
             // Nobody asks about them again.
             contests.iter().for_each(|contest| self.session.note(contest.to_string()));
@@ -536,7 +536,7 @@ impl Plan<'_> {
             }
             Ok(draft.changes())
         };
-        if try_only { self.rehearse(ledger, build) } else { self.write(ledger, build) }
+        if try_only { self.rehearse(ledger, build) } else { self.write_received(ledger, build) }
     }
 }
 

@@ -25,7 +25,7 @@ impl Plan<'_> {
         let gone = self.tombstones(ledger, |id| !there(id))?;
         match rewritten {
             _ if gone.is_empty() => Ok(()),
-            true => self.write(ledger, |draft| gone.iter().try_for_each(|id| draft.clear(id, &["deleted"]))),
+            true => self.write_received(ledger, |draft| gone.iter().try_for_each(|id| draft.clear(id, &["deleted"]))),
             false => self.take_away(ledger, &gone),
         }
     }
@@ -106,7 +106,7 @@ impl Plan<'_> {
             let lines = kept.lines().filter_map(|text| line::read(text).ok());
             let lines: Vec<line::Line> = lines.filter(|line| named(line.record.id())).collect();
             if !lines.is_empty() {
-                return self.write(ledger, |draft| lines.into_iter().try_for_each(|line| draft.take(line)));
+                return self.write_received(ledger, |draft| lines.into_iter().try_for_each(|line| draft.take(line)));
             }
         }
         Ok(())

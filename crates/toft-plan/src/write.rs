@@ -301,13 +301,22 @@ impl Plan<'_> {
         Ok(Draft::new(index, ledger, layer, Clock::after(believed, wall, self.replica()?)))
     }
 
-    /// Changes a ledger. The change that `build` assembles is on disk when this returns.
+    /// Changes a ledger for the caller. The change that `build` assembles is on disk when this returns.
     pub(super) fn write<T>(
         &self,
         ledger: &Ledger,
         build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.session.check_may_change_plans()?;
+        self.write_received(ledger, build)
+    }
+
+    /// Writes what another copy of the ledger has, which also reaches those who may only read.
+    pub(super) fn write_received<T>(
+        &self,
+        ledger: &Ledger,
+        build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
         self.refresh_in_turn(Some(ledger))?;
         let index = self.index(Access::Read)?;

@@ -19,6 +19,7 @@ use toft_core::{
     repository::{Place, Repository, Scope, Worktree},
     store::{Access, Fault, Store, StoreError},
     time::Timestamp,
+    token::TokenRole,
     verbs::{Caller, Operation, Verb, facts, flow, issue::Note, visit},
     wire::SentToken,
 };
@@ -118,6 +119,12 @@ impl Session {
             Err(StoreError::Unreachable { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The role of the token for the server; nothing without a server.
+    pub fn token_role(&self) -> Result<Option<TokenRole>, Error> {
+        let Engine::Remote(remote) = &self.engine else { return Ok(None) };
+        Ok(Some(remote.own_token()?.role))
     }
 
     fn knows(&self, id: &RepositoryId) -> Result<bool, Error> {

@@ -152,7 +152,8 @@ fn diff_line(line: &DiffLine) -> StyledText {
 fn text(issue: &OpenIssue, now: Timestamp) -> Vec<StyledText> {
     let view = &issue.view;
     let mut lines = Vec::new();
-    let mut facts = vec![view.stage.as_str().to_owned(), format!("P{}", view.priority)];
+    let mut facts: Vec<String> =
+        view.stage.iter().flat_map(|stage| [stage.as_str().to_owned(), format!("P{}", view.priority)]).collect();
     facts.extend(view.labels.iter().cloned());
     facts.extend(view.agent.iter().map(|agent| format!("agent {agent}")));
     facts.extend(view.landing.clone());

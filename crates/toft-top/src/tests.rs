@@ -37,6 +37,7 @@ fn action(key: char, label: &'static str, command: &[&str], asks: Option<&'stati
         prefix: String::new(),
         preview: None,
         needs_clone: false,
+        verb: "",
     }
 }
 
@@ -163,7 +164,7 @@ fn issue() -> OpenIssue {
         id: "tf-b2".to_owned(),
         shown: "tf-b2".to_owned(),
         title: "Sell apples".to_owned(),
-        stage: IssueStage::Review,
+        stage: Some(IssueStage::Review),
         priority: 2,
         labels: vec!["shop".to_owned()],
         agent: Some("red-fox".to_owned()),

@@ -27,6 +27,9 @@ pub(crate) struct Land {
     /// Only show what would land
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+    /// Only if this is the finished commit: what came after it was not looked at
+    #[arg(long, value_name = "COMMIT", requires = "ids")]
+    pub(crate) commit: Option<String>,
 }
 
 #[derive(Subcommand, Debug)]

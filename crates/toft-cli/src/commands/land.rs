@@ -28,7 +28,7 @@ pub(super) fn land(app: &App<'_>, args: &Land) -> Done {
             forecast: Lander::of(work, true)?.forecast(&args.ids)?,
             unchecked: toft.located().land.check.commands.is_empty(),
         }),
-        None => land_now(app, &Lander::of(work, true)?, &args.ids),
+        None => land_now(app, &Lander::of(work, true)?.only_as_seen(args.commit.clone()), &args.ids),
         Some(LandCommand::Revert { id }) => {
             let lander = Lander::of(work, true)?;
             let queued = lander.revert(id)?;

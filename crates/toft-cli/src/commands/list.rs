@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toft::{
     Toft,
     flow::TaskStatus,
-    plan::{FoundIssue, IssueFilter, IssueSearch, Plan, SearchProblem, SearchResult, UnknownValue},
+    plan::{IssueFilter, IssueSearch, SearchProblem, SearchResult, UnknownValue},
     time::Timestamp,
     verbs::{agent, list},
 };
@@ -175,7 +175,7 @@ fn issues_of(
             now = Some(plan.now()?);
         }
         let found = search.ask(&plan, || known_agents(toft, filter))?;
-        waiting.extend(waiting_after_start(&plan, found)?);
+        waiting.extend(plan.waiting_after_start(found)?);
         for found in found {
             names.add(&found.issue.id, name.as_ref());
         }
@@ -185,19 +185,6 @@ fn issues_of(
     let SearchResult { issues, total, more, .. } = search.finish();
     let now = now.unwrap_or_default();
     Ok((IssueList { issues, total, more, now, several: true, names, waiting }, problems))
-}
-
-/// Those of these issues that were started and cannot be claimed now.
-fn waiting_after_start(plan: &Plan<'_>, issues: &[FoundIssue]) -> Result<BTreeSet<String>, Failure> {
-    let mut started = plan.started()?;
-    started.retain(|id| issues.iter().any(|found| found.issue.id == *id && found.issue.unfinished()));
-    let mut waiting = BTreeSet::new();
-    for id in started {
-        if plan.why_started(&id)?.is_some() {
-            waiting.insert(id);
-        }
-    }
-    Ok(waiting)
 }
 
 /// Combines a saved query with the flags; flags win. `--all` and `--blocked` of a saved query cannot be switched off,
@@ -263,7 +250,7 @@ fn issues(app: &App<'_>, args: &args::List, filter: &IssueFilter) -> Done {
         Some(when) => plan.at(when)?,
         None => plan,
     };
-    let waiting = waiting_after_start(&plan, search.ask(&plan, || known_agents(toft, filter))?)?;
+    let waiting = plan.waiting_after_start(search.ask(&plan, || known_agents(toft, filter))?)?;
     if let Some(problem) = search.problems().into_iter().next() {
         return Err(refused(problem));
     }

@@ -248,14 +248,7 @@ impl<'a> App<'a> {
             let toft = self.open()?;
             let scope = if reach.here { toft.here() } else { toft.scope() };
             let scope = Scope { worktree: reach.worktree.clone().or(scope.worktree), ..scope };
-            return Ok(vec![RepositorySource {
-                toft,
-                scope,
-                name: None,
-                ledgers,
-                is_clone: true,
-                is_read_only: false,
-            }]);
+            return Ok(vec![RepositorySource { toft, scope, name: None, ledgers, is_clone: true, role: None }]);
         }
         let (found, bad) = toft::every_repository(&self.config()?)?;
         self.notes.borrow_mut().extend(bad);
@@ -269,7 +262,7 @@ impl<'a> App<'a> {
                 name: one.name.or_else(|| Some(String::new())),
                 ledgers: ledgers && one.ledgers,
                 is_clone: true,
-                is_read_only: false,
+                role: None,
             }
         };
         Ok(found.into_iter().map(reached).collect())

@@ -385,7 +385,7 @@ pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
         (.., true) => Pen::Svg,
         _ => Pen::Lines,
     };
-    let (now, started) = (plan.now()?, plan.started()?);
+    let (now, started) = (plan.now()?, plan.waiting_after_start(&issues)?);
     app.show(&Graph { issues, pen, more, now, started })
 }
 

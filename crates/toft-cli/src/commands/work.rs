@@ -195,13 +195,13 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
         ttl: args.ttl,
     };
     let saved = app.perform(toft, request)?;
-    let letters = if std::env::var_os(toft::MARK).is_some() { said_meanwhile(toft) } else { Vec::new() };
+    let letters = said_meanwhile(toft, &saved.task);
     app.show(&Saved { saved, letters })
 }
 
 /// What was said to an agent: without hooks it hears it here. The checkpoint is saved whatever comes of this.
-fn said_meanwhile(toft: &Toft) -> Vec<InboxItem> {
-    let task = std::env::var("TOFT_TASK").ok().map(TaskId::known);
+fn said_meanwhile(toft: &Toft, task: &TaskId) -> Vec<InboxItem> {
+    let task = Some(task.clone());
     let peek = inbox::Peek { human: false, task: task.clone(), limit: LETTERS };
     match toft.perform(peek) {
         Ok(found) if !found.letters.is_empty() => {

@@ -24,6 +24,9 @@ use crate::{
     time::Timestamp,
 };
 
+/// Characters of a commit that name it.
+const SHORTEST_COMMIT: usize = 12;
+
 /// One piece of finished work on its way into a target branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Landing {
@@ -306,6 +309,12 @@ impl Landing {
     #[must_use]
     pub fn entity(&self) -> &str {
         self.issue.as_deref().unwrap_or(self.id.as_str())
+    }
+
+    /// Whether a commit that was looked at, whole or its beginning, is its present tip.
+    #[must_use]
+    pub fn is_at(&self, commit: &str) -> bool {
+        commit.len() >= SHORTEST_COMMIT && self.offer.tip.starts_with(commit)
     }
 
     /// Whether a reviewer still has to approve its present tip.

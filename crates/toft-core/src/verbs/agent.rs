@@ -76,7 +76,7 @@ impl Verb for Register {
         }
         agent.runtime = self.runtime.or(agent.runtime);
         agent.state = AgentState::Active;
-        agent.note = None;
+        (agent.note, agent.drained) = (None, false);
         agent.host = work.processes.host().to_owned();
         if before.as_ref() != Some(&agent) {
             agent.seen = work.now.wall;

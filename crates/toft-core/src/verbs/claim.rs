@@ -150,7 +150,7 @@ impl Verb for Request {
         let me = work.me()?;
         if me.state != AgentState::Active {
             let state = if me.state == AgentState::Draining { "paused" } else { "removed" };
-            return Err(Refusal::AgentPaused { agent: me.name, state: state.into() }.into());
+            return Err(Refusal::AgentPaused { agent: me.name, state: state.into(), note: me.note }.into());
         }
         let mut missed = Missed::default();
         let claims = match self.id.as_deref() {

@@ -218,7 +218,7 @@ fn record(work: &mut VerbContext<'_>, undo: &Undo, redo: bool) -> VerbResult<()>
 /// Operations of an actor, newest first: those in effect, or those that were undone.
 fn mine(events: Vec<Event>, actor: &str, undone: bool) -> Vec<Vec<Event>> {
     let mut taken_back: Vec<String> = Vec::new();
-    for event in &events {
+    for event in events.iter().filter(|event| event.actor == actor) {
         match event.verb.as_str() {
             UNDONE => taken_back.push(event.entity.clone()),
             REDONE => taken_back.retain(|op| *op != event.entity),

@@ -21,6 +21,9 @@ pub struct Request {
     pub worktree: Worktree,
 }
 
+/// Bytes of the name of a repository: those of a directory.
+const LONGEST_NAME: usize = 255;
+
 /// Whether the store was changed.
 pub type Outcome = bool;
 
@@ -34,6 +37,10 @@ impl Verb for Request {
         if known.is_none() && !self.repository.id.is_well_formed() {
             let problem = format!("{:?} is no id of a repository", self.repository.id.as_str());
             return Err(Refusal::Invalid { field: "repository.id".into(), problem }.into());
+        }
+        if self.repository.name.len() > LONGEST_NAME {
+            let problem = format!("a name has at most {LONGEST_NAME} bytes");
+            return Err(Refusal::Invalid { field: "repository.name".into(), problem }.into());
         }
         let worktrees = work.tx.worktrees(&self.repository.id)?;
         let seen = worktrees.iter().find(|known| known.name == self.worktree.name);

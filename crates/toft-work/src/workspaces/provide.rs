@@ -53,6 +53,7 @@ impl Workspaces<'_> {
         };
         if let Some(task) = named.task.as_ref().filter(|_| !wanted.in_place) {
             self.clear_of_earlier_attempts(&name, task)?;
+            self.clear_landed(actor, &name, task)?;
         }
         let setup = if wanted.plain { &Setup::default() } else { &self.work.located().workspaces.setup };
         if !setup.trusted(&self.id) {

@@ -3,6 +3,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use toft_core::{
+    id::TaskId,
     lease::Fence,
     refusal::Refusal,
     verbs::{
@@ -117,6 +118,28 @@ impl Workspaces<'_> {
         let done = self.remove_own(actor, &workspace, fence, self.removal(rescue, ignored));
         self.backend.sweep(&self.root)?;
         done
+    }
+
+    /// Removes the workspace of earlier work of this name if that has landed and nothing else is in it. Work begins anew on the
+    /// target as it is now: what was taken back there would not come again from commits that were merged before.
+    pub(super) fn clear_landed(&self, actor: &str, name: &str, task: &TaskId) -> Result<(), Error> {
+        let repository = self.work.located().repository.clone();
+        let rows = self.work.perform(facts::WorkspaceRows { repository, live: true })?;
+        let over = |row: &&Workspace| {
+            let other = row.task.as_ref().is_some_and(|other| other != task);
+            let plain = !row.pinned && row.kind != WorkspaceKind::InPlace && row.state == WorkspaceState::Ready;
+            row.name == name && row.host == self.host() && other && plain && Path::new(&row.path).is_dir()
+        };
+        let Some(row) = rows.iter().find(over).filter(|row| self.other_clone(row).is_none()) else { return Ok(()) };
+        let survey = self.backend.survey(row)?;
+        if survey.fate() != Fate::Go || !survey.has_landed() {
+            return Ok(());
+        }
+        match self.remove_own(actor, row, None, self.removal(false, false)) {
+            Err(Error::Store(error)) => Err(error.into()),
+            // If something holds it, it is used as it is.
+            _ => Ok(()),
+        }
     }
 
     fn remove_own(

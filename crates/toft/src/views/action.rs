@@ -6,7 +6,11 @@ use std::{
 };
 
 use serde::Serialize;
-use toft_core::text::short;
+use toft_core::{
+    text::short,
+    token::TokenRole,
+    verbs::{Verb as _, agent, answer, assign, flow, inbox, issue::Note, land, replan, send, stop, undo::Undone},
+};
 
 /// Characters of a proposed answer on a button.
 const CHOICE: usize = 40;
@@ -28,8 +32,8 @@ pub struct CommandDir {
     /// Whether it is a clone. On a server it is not: what needs files is not offered there, and a person who copies a command
     /// runs it in a clone of their own.
     pub is_clone: bool,
-    /// Whether commands there only look.
-    pub is_read_only: bool,
+    /// What the token with which commands run there may do; without one, everything.
+    pub role: Option<TokenRole>,
 }
 
 impl CommandDir {
@@ -63,6 +67,9 @@ pub struct RowAction {
     /// Whether it needs the files of the repository.
     #[serde(skip)]
     pub needs_clone: bool,
+    /// The call that a token has to allow.
+    #[serde(skip)]
+    pub verb: &'static str,
 }
 
 impl RowAction {
@@ -78,7 +85,12 @@ impl RowAction {
             prefix: String::new(),
             preview: None,
             needs_clone: false,
+            verb: Note::NAME,
         }
+    }
+
+    fn by(self, verb: &'static str) -> Self {
+        Self { verb, ..self }
     }
 
     fn asking(self, what: &'static str) -> Self {
@@ -95,7 +107,10 @@ impl RowAction {
 
     /// Actions about something of this title, in a directory: those that can be done there.
     pub(crate) fn about(actions: impl IntoIterator<Item = Self>, title: &str, dir: Option<&CommandDir>) -> Vec<Self> {
-        let can = |action: &Self| dir.is_none_or(|dir| !dir.is_read_only && (dir.is_clone || !action.needs_clone));
+        let allows = |dir: &CommandDir, action: &Self| {
+            dir.role.is_none_or(|role| role.may(action.verb)) && (dir.is_clone || !action.needs_clone)
+        };
+        let can = |action: &Self| dir.is_none_or(|dir| allows(dir, action));
         let about = |action: Self| Self { title: title.to_owned(), dir: dir.cloned(), ..action };
         actions.into_iter().filter(can).map(about).collect()
     }
@@ -144,13 +159,13 @@ impl RowAction {
 
     /// Answers a question, which its gate names: the next one of the same task is another one.
     pub(crate) fn answer(id: &str) -> Self {
-        Self::new('a', "answer", &["answer", id]).asking("Answer")
+        Self::new('a', "answer", &["answer", id]).asking("Answer").by(answer::Request::NAME)
     }
 
     /// Answers a question: one of the answers that the agent proposes, or another one.
     pub(crate) fn answers(id: &str, choices: &[String]) -> Vec<Self> {
         let chosen = |(key, choice): (char, &String)| {
-            let mut action = Self::new(key, "", &["answer", id]);
+            let mut action = Self::new(key, "", &["answer", id]).by(answer::Request::NAME);
             action.label = short(choice, CHOICE);
             action.command.extend(choice.starts_with('-').then(|| "--".to_owned()));
             action.command.push(choice.clone());
@@ -162,7 +177,7 @@ impl RowAction {
     }
 
     pub(crate) fn tell(id: &str) -> Self {
-        Self::new('t', "tell", &["tell", id]).asking("Tell the agent")
+        Self::new('t', "tell", &["tell", id]).asking("Tell the agent").by(send::Request::NAME)
     }
 
     pub(crate) fn comment(id: &str) -> Self {
@@ -170,34 +185,43 @@ impl RowAction {
     }
 
     pub(crate) fn stop(id: &str) -> Self {
-        Self::new('s', "stop", &["stop", id])
+        Self::new('s', "stop", &["stop", id]).by(stop::Request::NAME)
     }
 
     pub(crate) fn retry(id: &str) -> Self {
-        Self::new('r', "retry", &["flow", "retry", id])
+        Self::new('r', "retry", &["flow", "retry", id]).by(replan::Decide::NAME)
+    }
+
+    /// A closed issue is to be done after all.
+    pub(crate) fn reopen(id: &str) -> Self {
+        Self::new('r', "reopen", &["edit", id, "--reopen"])
     }
 
     /// Approves finished work, as it was seen.
     pub(crate) fn approve(id: &str, tip: &str) -> Self {
-        Self::new('a', "approve", &["review", id, "--approve", "--commit", short_commit(tip)])
+        Self::new('a', "approve", &["review", id, "--approve", "--commit", short_commit(tip)]).by(land::Review::NAME)
     }
 
     /// Sends finished work back, as it was seen.
     pub(crate) fn send_back(id: &str, tip: &str) -> Self {
         let command = ["review", id, "--return", "--commit", short_commit(tip), "--message="];
-        Self::new('r', "return", &command).asking("What has to change")
+        Self::new('r', "return", &command).asking("What has to change").by(land::Review::NAME)
     }
 
-    pub(crate) fn land(id: &str) -> Self {
-        Self::new('l', "land", &["land", id]).previewed(&["land", "-n", id]).in_clone()
+    /// Lands finished work, as it was seen.
+    pub(crate) fn land(id: &str, tip: &str) -> Self {
+        Self::new('l', "land", &["land", id, "--commit", short_commit(tip)])
+            .previewed(&["land", "-n", id])
+            .in_clone()
+            .by(land::RecordLandings::NAME)
     }
 
     pub(crate) fn land_all() -> Self {
-        Self::new('l', "land", &["land"]).previewed(&["land", "-n"]).in_clone()
+        Self::new('l', "land", &["land"]).previewed(&["land", "-n"]).in_clone().by(land::RecordLandings::NAME)
     }
 
     pub(crate) fn revert(id: &str) -> Self {
-        Self::new('v', "revert", &["land", "revert", id]).in_clone()
+        Self::new('v', "revert", &["land", "revert", id]).in_clone().by(land::Revert::NAME)
     }
 
     pub(crate) fn accept(id: &str) -> Self {
@@ -209,45 +233,45 @@ impl RowAction {
     }
 
     pub(crate) fn unassign(id: &str) -> Self {
-        Self::new('a', "unassign", &["assign", id, "--none"])
+        Self::new('a', "unassign", &["assign", id, "--none"]).by(assign::Request::NAME)
     }
 
     pub(crate) fn raise(workflow: &str) -> Self {
-        Self::new('a', "raise", &["flow", "limit", workflow, "--budget="]).asking("New budget")
+        Self::new('a', "raise", &["flow", "limit", workflow, "--budget="]).asking("New budget").by(flow::Limit::NAME)
     }
 
     /// A paused workflow gives no task to a claim.
     pub(crate) fn pause_work(workflow: &str, paused: bool) -> Self {
         match paused {
-            true => Self::new('p', "resume", &["flow", "resume", workflow]),
-            false => Self::new('p', "pause", &["flow", "pause", workflow]),
+            true => Self::new('p', "resume", &["flow", "resume", workflow]).by(flow::Move::NAME),
+            false => Self::new('p', "pause", &["flow", "pause", workflow]).by(flow::Move::NAME),
         }
     }
 
     pub(crate) fn read_messages() -> Self {
-        Self::new('a', "read", &["agent", "inbox", "--human"])
+        Self::new('a', "read", &["agent", "inbox", "--human"]).by(inbox::Request::NAME)
     }
 
     pub(crate) fn pause(agent: &str) -> Self {
-        Self::new('p', "pause", &["agent", "pause", agent])
+        Self::new('p', "pause", &["agent", "pause", agent]).by(agent::Tell::NAME)
     }
 
     pub(crate) fn resume(agent: &str) -> Self {
-        Self::new('p', "resume", &["agent", "resume", agent])
+        Self::new('p', "resume", &["agent", "resume", agent]).by(agent::Tell::NAME)
     }
 
     /// Pauses all agents of a machine.
     pub(crate) fn drain(machine: &str) -> Self {
         let command = ["pause", "--machine", machine, "--message="];
-        Self::new('p', "drain", &command).asking("Why, for others who look")
+        Self::new('p', "drain", &command).asking("Why, for others who look").by(agent::TellRunner::NAME)
     }
 
     pub(crate) fn resume_machine(machine: &str) -> Self {
-        Self::new('p', "resume", &["resume", "--machine", machine])
+        Self::new('p', "resume", &["resume", "--machine", machine]).by(agent::TellRunner::NAME)
     }
 
     pub(crate) fn end_rest(agent: &str) -> Self {
-        Self::new('a', "resume", &["resume", agent])
+        Self::new('a', "resume", &["resume", agent]).by(agent::Tell::NAME)
     }
 
     /// Adds an issue.
@@ -259,7 +283,7 @@ impl RowAction {
     /// Undo the caller's last operation.
     #[must_use]
     pub fn undo() -> Self {
-        Self::new('u', "undo", &["undo"]).previewed(&["undo", "-n"])
+        Self::new('u', "undo", &["undo"]).previewed(&["undo", "-n"]).by(Undone::NAME)
     }
 
     /// Makes the action do only what its preview shows; returns whether it can. An undo takes back the operation that the preview
@@ -285,7 +309,10 @@ impl RowAction {
     /// A comment on a line of a diff, to the agent that works on it.
     #[must_use]
     pub(crate) fn tell_about_line(id: &str, place: &str) -> Self {
-        Self { prefix: format!("{place}: "), ..Self::new('c', "comment", &["tell", id]).asking("Comment") }
+        Self {
+            prefix: format!("{place}: "),
+            ..Self::new('c', "comment", &["tell", id]).asking("Comment").by(send::Request::NAME)
+        }
     }
 
     /// A verdict on finished work with comments, each with its file and line.
@@ -327,12 +354,8 @@ mod tests {
     #[test]
     fn an_act_is_a_command_with_what_was_said() {
         let about = |action, is_clone| {
-            RowAction::about(
-                [action],
-                "Sell apples",
-                Some(&CommandDir { path: "/shop".into(), is_clone, is_read_only: false }),
-            )
-            .pop()
+            RowAction::about([action], "Sell apples", Some(&CommandDir { path: "/shop".into(), is_clone, role: None }))
+                .pop()
         };
         let action = about(RowAction::answer("tf-1"), true).unwrap();
         assert_eq!(command_line(&action.with("it's 7 days")), r"toft -C /shop answer tf-1 'it'\''s 7 days'");
@@ -340,9 +363,9 @@ mod tests {
         let action = about(RowAction::stop("tf-1"), false).unwrap();
         assert_eq!(command_line(&action.with("")), "toft -C /shop stop tf-1");
         assert_eq!(action.line(), "toft stop tf-1");
-        let action = about(RowAction::land("tf-1"), true).unwrap();
+        let action = about(RowAction::land("tf-1", "3b326cf8b1c2d3"), true).unwrap();
         assert_eq!(command_line(&action.preview_arguments().unwrap()), "toft -C /shop land -n tf-1");
-        assert_eq!(about(RowAction::land("tf-1"), false), None, "nothing lands without files");
+        assert_eq!(about(RowAction::land("tf-1", "3b326cf8b1c2d3"), false), None, "nothing lands without files");
         let line = RowAction::tell_about_line("tf-1", "a.rs:7");
         assert_eq!(command_line(&line.with("why?")), "toft tell tf-1 'a.rs:7: why?'");
         assert_eq!(command_line(&RowAction::answer("tf-1").with("-x")), "toft answer tf-1 -- -x");

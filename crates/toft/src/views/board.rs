@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use toft_core::{
-    flow::TaskStatus,
+    flow::{TaskStatus, Workflow, WorkflowStatus},
     issue::stage::{IssueStage, StageFacts},
     verbs::{land::ListedLanding, status},
 };
@@ -74,6 +74,8 @@ struct Known {
     /// By issue: the question that waits for a person.
     asks: BTreeMap<String, AskedQuestion>,
     landings: BTreeMap<String, ListedLanding>,
+    /// Issues whose work landed and was taken back.
+    taken_back: BTreeSet<String>,
     /// By issue whose task failed for good: why.
     failed: BTreeMap<String, String>,
     started: BTreeSet<String>,
@@ -134,15 +136,21 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
             _ => {}
         }
     }
-    for entry in toft.work().landings(&[], 0)? {
+    let landings = toft.work().landings(&[], CLOSED)?;
+    known.taken_back = queue::taken_back(&landings);
+    for entry in landings.into_iter().filter(|entry| entry.landing.state.live()) {
         known.landings.insert(landing_name(&entry.landing), entry);
     }
     let (mut cards, mut needs) = (Vec::new(), BTreeMap::<String, Vec<String>>::new());
+    let mut parts: BTreeMap<String, usize> = BTreeMap::new();
     if let Some(plan) = &plan {
         known.started = plan.started()?;
         let (now, open) = (plan.now()?, plan.list(&IssueFilter::default())?);
         known.unblocks = unblocks(&open);
         let is_open: BTreeSet<&str> = open.iter().map(|found| found.issue.id.as_str()).collect();
+        for whole in open.iter().filter_map(|found| found.issue.parent.as_ref()) {
+            *parts.entry(whole.clone()).or_default() += 1;
+        }
         for found in &open {
             let on: Vec<String> = found.issue.blockers().filter(|on| is_open.contains(on)).map(str::to_owned).collect();
             if !on.is_empty() {
@@ -164,18 +172,17 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
     for listed in outcome.workflows.iter().filter(|listed| listed.workflow.issue().is_none()) {
         let id = listed.workflow.id.to_string();
         let held = known.held.get(&id);
-        let ready = listed.progress.get(TaskStatus::Pending.as_str()).is_some_and(|count| *count > 0);
-        let waiting = !ready && listed.open() > 0;
-        let facts = StageFacts { held: held.is_some(), ready, waiting, ..StageFacts::default() };
+        let facts = WorkflowFacts::of(&listed.workflow, &listed.progress, held.is_some());
         cards.push((
-            facts.stage(),
+            facts.stage,
             Card {
                 title: listed.workflow.title.clone(),
                 priority: listed.workflow.priority,
                 agent: held.map(|(agent, _)| agent.clone()),
-                note: held.and_then(|(_, note)| note.clone()),
+                note: facts.note.or_else(|| held.and_then(|(_, note)| note.clone())),
                 shown: id.clone(),
                 id,
+                actions: facts.actions,
                 ..Card::default()
             },
         ));
@@ -191,11 +198,46 @@ fn cards(source: &RepositorySource<'_>) -> Result<Vec<(IssueStage, Card)>, Error
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             card.note = Some(format!("needs {}{more}", on.join(", ")));
         }
+        if let (IssueStage::Planned, None, Some(open)) = (*stage, &card.note, parts.get(&card.id)) {
+            card.note = Some(if *open == 1 { "one part is open".to_owned() } else { format!("{open} parts are open") });
+        }
         card.repository.clone_from(name);
         card.shown.clone_from(shown);
         card.actions = RowAction::about(std::mem::take(&mut card.actions), &card.title, dir.as_ref());
     }
     Ok(cards)
+}
+
+/// What people see of a workflow that no issue asked for.
+pub(super) struct WorkflowFacts {
+    pub(super) stage: IssueStage,
+    /// Why none of its tasks can be claimed.
+    pub(super) note: Option<String>,
+    pub(super) actions: Vec<RowAction>,
+}
+
+impl WorkflowFacts {
+    pub(super) fn of(workflow: &Workflow, progress: &BTreeMap<String, u64>, held: bool) -> Self {
+        let count = |status: &TaskStatus| progress.get(status.as_str()).copied().unwrap_or_default();
+        let open: u64 = TaskStatus::ALL.iter().filter(|status| status.open()).map(count).sum();
+        let paused = workflow.status == WorkflowStatus::Paused;
+        let note = match workflow.budget.filter(|_| workflow.overspent()) {
+            _ if open == 0 => None,
+            _ if paused => Some("paused".to_owned()),
+            Some(budget) => Some(format!("it spent {:.2} of {budget:.2}", workflow.spent)),
+            None => None,
+        };
+        let ready = note.is_none() && count(&TaskStatus::Pending) > 0;
+        let waiting = note.is_none() && (open > 0 || workflow.status == WorkflowStatus::Failed);
+        let closed = matches!(workflow.status, WorkflowStatus::Completed | WorkflowStatus::Abandoned);
+        let stage = StageFacts { closed, held, ready, waiting: waiting && !ready, landing: None }.stage();
+        let mut actions = Vec::new();
+        if open > 0 {
+            actions.push(RowAction::pause_work(workflow.id.as_str(), paused));
+            actions.extend(workflow.budget.map(|_| RowAction::raise(workflow.id.as_str())));
+        }
+        Self { stage, note, actions }
+    }
 }
 
 /// By issue, how many open issues cannot start before it is closed, directly or not.
@@ -230,7 +272,10 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
     let asks = known.asks.get(&issue.id);
     let mut actions = Vec::new();
     let note = match (held, landing) {
-        _ if issue.closed.is_some() => None,
+        _ if issue.closed.is_some() => known.taken_back.contains(&issue.id).then(|| {
+            actions.push(RowAction::reopen(&issue.id));
+            "landed, and taken back".to_owned()
+        }),
         (Some((_, note)), _) => {
             actions.extend([RowAction::tell(&issue.id), RowAction::stop(&issue.id)]);
             note.clone()

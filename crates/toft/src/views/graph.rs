@@ -60,7 +60,7 @@ pub enum GraphMark {
 }
 
 impl GraphMark {
-    /// How far an issue is; `started` are those that a workflow is on.
+    /// How far an issue is; `started` are those that work was started on and that cannot be claimed now.
     #[must_use]
     pub fn of(found: &FoundIssue, now: Timestamp, started: &BTreeSet<String>) -> Self {
         let begun = started.contains(&found.issue.id);
@@ -105,7 +105,7 @@ impl GraphView {
             let mut issues = plan.list(&IssueFilter { limit: MOST + 1, ..IssueFilter::default() })?;
             view.more |= issues.len() > MOST;
             issues.truncate(MOST);
-            let mut rows = graph_rows(&issues, plan.now()?, &plan.started()?);
+            let mut rows = graph_rows(&issues, plan.now()?, &plan.waiting_after_start(&issues)?);
             let first = view.rows.len();
             let number: BTreeMap<&str, usize> =
                 rows.iter().enumerate().map(|(n, row)| (row.id.as_str(), first + n)).collect();

@@ -54,6 +54,9 @@ impl HistoryRow {
     #[must_use]
     pub fn has_page(&self) -> bool {
         let kind = self.verb.split('.').next().unwrap_or_default();
+        if self.verb == "land.checked" {
+            return false;
+        }
         ["agent", "claim", "epic", "flow", "issue", "land", "save", "state", "task"].contains(&kind)
             || self.verb == "lease.lost"
     }
@@ -134,6 +137,7 @@ fn said(event: &Event) -> &str {
     match (event.verb.as_str(), event.detail.get("state").and_then(Value::as_str)) {
         ("agent.told", Some("draining")) => "paused",
         ("agent.told", Some("active")) => "resumed",
+        ("land.landed", _) if event.detail.get("reverts").is_some() => "took back",
         (verb, _) => kind_of(verb).map_or(verb, |kind| kind.said),
     }
 }
@@ -170,7 +174,7 @@ fn essence(event: &Event) -> String {
             String::new()
         }
         "issue.edited" | "issue.closed" | "issue.reverted" => particulars(event),
-        "agent.told" => [text("state"), text("note")].into_iter().flatten().map(clean).collect::<Vec<_>>().join(": "),
+        "agent.told" => text("note").map(|note| short(note, LONGEST)).unwrap_or_default(),
         "land.landed" => text("commit").map(|commit| format!("as {}", short(commit, 10))).unwrap_or_default(),
         "flow.new" => text("title").map(|title| short(title, LONGEST)).unwrap_or_default(),
         _ => TEXTS.into_iter().find_map(text).map(|text| short(text, LONGEST)).unwrap_or_default(),

@@ -1,5 +1,7 @@
 //! One issue with everything that belongs to it: its text, why it does not move, attempts, changes, log.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use toft_core::{
     flow::{AttemptResult, TaskStatus},
@@ -14,15 +16,17 @@ use toft_core::{
     time::Timestamp,
     verbs::{context, facts::TaskLetters, flow, land::ListedLanding, log, show},
 };
-use toft_plan::{IssueFilter, Plan};
+use toft_plan::{FoundIssue, IssueFilter, Plan};
 use toft_session::Error;
 use toft_work::LandingDiff;
 
-use super::{DiffView, HistoryRow, RepositorySource, RowAction, history::rows, landing_state, queue};
+use super::{DiffView, HistoryRow, RepositorySource, RowAction, WorkflowFacts, history::rows, landing_state, queue};
 
 /// Events that are shown.
 const HISTORY: usize = 100;
 
+/// Issues that wait for one are named up to so many.
+const MOST_WAITING: usize = 100;
 /// Characters of a line, and bytes of a text, that are shown.
 const LONGEST: usize = 1_000;
 const LARGEST: usize = 4 << 20;
@@ -36,7 +40,9 @@ pub struct IssueView {
     /// The id as people see it.
     pub shown: String,
     pub title: String,
-    pub stage: IssueStage,
+    /// How far it is; an agent has no stage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<IssueStage>,
     pub priority: u8,
     pub labels: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,7 +189,10 @@ impl IssueView {
             view.add_issue(source, plan, issue, *ready)?;
         }
         let facts = StageFacts {
-            closed: issue.as_ref().is_some_and(|(_, issue)| issue.closed.is_some()),
+            closed: match (&issue, &task) {
+                (Some((_, issue)), _) => issue.closed.is_some(),
+                (None, task) => task.as_ref().is_some_and(|task| has_ended(task.state.status)),
+            },
             held: shown_task.as_ref().is_some_and(|shown| shown.holder.is_some()),
             waiting: shown_task.as_ref().is_some_and(|shown| {
                 shown.task.state.status == TaskStatus::Failed || shown.gates.iter().any(|gate| gate.opened.is_none())
@@ -191,12 +200,20 @@ impl IssueView {
             ready: issue.as_ref().is_none_or(|(ready, _)| *ready) || shown_task.is_some(),
             landing: landing.as_ref().map(|entry| (entry.landing.state, entry.waits.as_ref())),
         };
-        view.stage = facts.stage();
+        view.stage = Some(facts.stage());
+        let name = issue.as_ref().map(|(_, issue)| issue.id.clone());
+        let mut about = task.map(|task| task.id.to_string()).filter(|_| name.is_none());
         if let (None, None, None) = (&issue, &shown_task, &landing) {
             let request = show::Request { id: id.to_owned(), limit: HISTORY, ..show::Request::default() };
             match toft.work().act(me, None, request)? {
-                show::Outcome::Workflow(shown) => view.add_workflow(&shown),
-                show::Outcome::Agent(listed) => view.title = format!("agent {}", listed.agent.name),
+                show::Outcome::Workflow(shown) => {
+                    about = Some(shown.workflow.id.to_string());
+                    view.add_workflow(source, &shown);
+                }
+                show::Outcome::Agent(listed) => {
+                    about = Some(listed.agent.id.to_string());
+                    (view.title, view.stage) = (format!("agent {}", listed.agent.name), None);
+                }
                 show::Outcome::Task(_) | show::Outcome::State { .. } => {}
             }
         }
@@ -210,19 +227,21 @@ impl IssueView {
         }
         view.conversation.sort();
         // What is on its way needs no reason.
-        if !matches!(view.stage, IssueStage::Planned | IssueStage::Working) || facts.held {
+        if !matches!(view.stage, Some(IssueStage::Planned | IssueStage::Working)) || facts.held {
             view.why.clear();
         }
         view.why = view.why.iter().map(|why| toft.shorten_ids(why)).collect();
-        let name = issue.as_ref().map(|(_, issue)| issue.id.clone());
         let history = log::Request {
-            id: task.map(|task| task.id.to_string()).filter(|_| name.is_none()),
+            id: about,
             issue: name.clone(),
             scope: source.scope.clone(),
             limit: HISTORY,
             ..log::Request::default()
         };
         view.history = rows(source, &toft.work().act(me, None, history)?)?;
+        if issue.as_ref().is_some_and(|(_, issue)| issue.closed.is_some()) {
+            view.actions.push(RowAction::reopen(&view.id));
+        }
         if name.is_some() {
             view.actions.push(RowAction::comment(&view.id));
         }
@@ -237,7 +256,7 @@ impl IssueView {
             id: id.to_owned(),
             shown: String::new(),
             title: String::new(),
-            stage: IssueStage::Planned,
+            stage: Some(IssueStage::Planned),
             priority: 0,
             labels: Vec::new(),
             agent: None,
@@ -284,7 +303,7 @@ impl IssueView {
         for on in issue.blockers() {
             needs.extend(plan.known(on)?);
         }
-        let named = |found: Vec<toft_plan::FoundIssue>| -> Vec<NamedIssue> {
+        let named = |found: Vec<FoundIssue>| -> Vec<NamedIssue> {
             let ids: Vec<&str> = found.iter().map(|found| found.issue.id.as_str()).collect();
             let shown = source.shorten(&ids);
             let named = found.iter().zip(shown).map(|(found, shown)| NamedIssue {
@@ -301,8 +320,7 @@ impl IssueView {
         );
         let parts = IssueFilter { parent: Some(issue.id.clone()), all: true, ..IssueFilter::default() };
         self.parts = named(plan.list(&parts)?);
-        self.unblocks =
-            named(plan.needed_by(&issue.id)?.into_iter().filter(|found| found.issue.unfinished()).collect());
+        self.unblocks = named(waiting_for(plan, &issue.id)?);
         Ok(())
     }
 
@@ -374,20 +392,23 @@ impl IssueView {
         }
     }
 
-    fn add_workflow(&mut self, shown: &flow::Shown) {
-        self.title.clone_from(&shown.workflow.title);
-        self.priority = shown.workflow.priority;
-        self.agent = shown.tasks.iter().find_map(|task| task.holder.clone());
-        if self.agent.is_some() {
-            self.stage = IssueStage::Working;
-        }
-        let line = |flow::ShownTask { task, holder, needs }: &flow::ShownTask| {
-            let holder = holder.as_ref().map(|holder| format!("  {holder}")).unwrap_or_default();
-            let needs = if needs.is_empty() { String::new() } else { format!("  needs {}", needs.join(", ")) };
-            format!("{}  {}  {}{holder}{needs}", task.id, task.state.status.as_str(), task.spec.name)
+    fn add_workflow(&mut self, source: &RepositorySource<'_>, shown: &flow::Shown) {
+        let flow::Shown { workflow, progress, tasks } = shown;
+        self.title.clone_from(&workflow.title);
+        self.priority = workflow.priority;
+        self.agent = tasks.iter().find_map(|task| task.holder.clone());
+        let facts = WorkflowFacts::of(workflow, progress, self.agent.is_some());
+        self.stage = Some(facts.stage);
+        self.why.extend(facts.note);
+        self.actions = facts.actions;
+        let ids: Vec<&str> = tasks.iter().map(|shown| shown.task.id.as_str()).collect();
+        let named = |(flow::ShownTask { task, holder, needs }, short): (&flow::ShownTask, String)| {
+            let holder = holder.as_ref().map(|holder| format!(", {holder}")).unwrap_or_default();
+            let needs = if needs.is_empty() { String::new() } else { format!(", needs {}", needs.join(", ")) };
+            let status = format!("{}{holder}{needs}", task.state.status.as_str());
+            NamedIssue { id: task.id.to_string(), shown: short, title: task.spec.name.clone(), status }
         };
-        let tasks: Vec<String> = shown.tasks.iter().map(line).collect();
-        self.text.push(("Tasks".to_owned(), tasks.join("\n")));
+        self.parts = tasks.iter().zip(source.shorten(&ids)).map(named).collect();
     }
 
     fn add_landing(&mut self, entry: &ListedLanding) {
@@ -395,13 +416,13 @@ impl IssueView {
             self.title.clone_from(&entry.landing.title);
         }
         self.landing = Some(landing_state(entry));
-        self.agent = self.agent.take().filter(|_| self.stage == IssueStage::Working);
+        self.agent = self.agent.take().filter(|_| self.stage == Some(IssueStage::Working));
         self.agent.get_or_insert_with(|| entry.landing.author.clone());
         self.returnable = entry.landing.state == LandingState::Queued;
         self.actions.extend(queue::actions(entry, &self.id));
         for bounce in &entry.landing.bounces {
             let by = match bounce.reason {
-                BounceReason::Review => "reviewer".to_owned(),
+                BounceReason::Review => "a reviewer".to_owned(),
                 reason => format!("toft ({})", reason.as_str()),
             };
             let text = bounce.message.clone();
@@ -426,6 +447,26 @@ impl IssueView {
         let Some(workspace) = some(all.open(&named))? else { return Ok(none()) };
         Ok(DiffView::of(&readable(&all.diff(&workspace, false)?)))
     }
+}
+
+/// Whether nothing more happens to a task by itself or by a person's decision.
+fn has_ended(status: TaskStatus) -> bool {
+    matches!(status, TaskStatus::Done | TaskStatus::Skipped | TaskStatus::Cancelled)
+}
+
+/// Open issues that cannot start before this one is closed, directly or not; those that name it first.
+fn waiting_for(plan: &Plan<'_>, id: &str) -> Result<Vec<FoundIssue>, Error> {
+    let mut waiting: Vec<FoundIssue> = Vec::new();
+    let (mut seen, mut next) = (BTreeSet::from([id.to_owned()]), 0);
+    let mut on = id.to_owned();
+    while waiting.len() < MOST_WAITING {
+        let needed = plan.needed_by(&on)?.into_iter().filter(|found| found.issue.unfinished());
+        waiting.extend(needed.filter(|found| seen.insert(found.issue.id.clone())));
+        let Some(found) = waiting.get(next) else { break };
+        on.clone_from(&found.issue.id);
+        next += 1;
+    }
+    Ok(waiting)
 }
 
 /// A text that a person can look at: lines of a reasonable length, and not too many.

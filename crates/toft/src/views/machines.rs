@@ -43,12 +43,12 @@ impl MachineRow {
 
     fn add(&mut self, listed: agent::Listed) {
         self.silent_s = self.silent_s.min(listed.silent_s);
-        self.drained |= listed.agent.drained;
-        self.note = self.note.take().or(listed.agent.note.filter(|_| listed.agent.drained));
         // People are not counted.
         if listed.agent.role == Role::Human {
             return;
         }
+        self.drained |= listed.agent.drained;
+        self.note = self.note.take().or(listed.agent.note.filter(|_| listed.agent.drained));
         *match listed.presence {
             Presence::Working => &mut self.working,
             Presence::Idle => &mut self.idle,

@@ -18,16 +18,17 @@ mod screen;
 mod status;
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     path::Path,
     time::{Duration, Instant},
 };
 
-use toft_core::{refusal::Refusal, repository::Scope};
+use toft_core::{refusal::Refusal, repository::Scope, token::TokenRole};
 use toft_session::{Error, config::Config, repositories::repositories_of_server};
 
 use crate::{Reached, Toft, every_repository};
 
+use self::board::WorkflowFacts;
 pub use self::{
     action::{CommandDir, CommandResult, CommandRunner, RowAction, command_line},
     agents::{AgentRow, AgentsView, BudgetRow},
@@ -56,16 +57,16 @@ pub struct RepositorySource<'a> {
     pub ledgers: bool,
     /// Whether its directory is a clone.
     pub is_clone: bool,
-    /// Whether whoever looks at it may only look.
-    pub is_read_only: bool,
+    /// What the token of who looks at it may do; without one, everything.
+    pub role: Option<TokenRole>,
 }
 
 impl RepositorySource<'_> {
     /// The directory in which commands about it run.
     fn dir(&self) -> Option<CommandDir> {
         let path = || self.toft.located().dir.clone();
-        let (is_clone, is_read_only) = (self.is_clone, self.is_read_only);
-        self.name.as_ref().map(|_| CommandDir { path: path(), is_clone, is_read_only })
+        let (is_clone, role) = (self.is_clone, self.role);
+        self.name.as_ref().map(|_| CommandDir { path: path(), is_clone, role })
     }
 
     /// Ids as people see them: as short as is unique.
@@ -82,8 +83,8 @@ pub struct Views {
     several: bool,
     /// Whether their directories are clones.
     are_clones: bool,
-    /// Whether whoever looks at them may only look.
-    are_read_only: bool,
+    /// What the token of who looks at them may do; without one, everything.
+    role: Option<TokenRole>,
 }
 
 /// How far the stores were when something was looked at.
@@ -99,25 +100,27 @@ impl Views {
             repositories: vec![Reached { toft, scope, name: None, ledgers: true }],
             several: false,
             are_clones: true,
-            are_read_only: false,
+            role: None,
         }
     }
 
     /// Of every repository of this user; the second list has what could not be read.
     pub fn of_all(config: &Config) -> Result<(Self, Vec<String>), Error> {
         let (repositories, bad) = every_repository(config)?;
-        Ok((Self { repositories: named(repositories), several: true, are_clones: true, are_read_only: false }, bad))
+        Ok((Self { repositories: named(repositories), several: true, are_clones: true, role: None }, bad))
     }
 
     /// Of every repository of the server of `config`, on a machine without clones: their plans are kept below `plans`.
     pub fn of_server(config: &Config, plans: &Path) -> Result<Self, Error> {
         let reached = repositories_of_server(config, plans)?;
-        let are_read_only = match reached[0].session.check_may_change_plans() {
-            Err(Error::Refused(Refusal::TokenDenied { .. })) => true,
-            checked => checked.map(|()| false)?,
-        };
+        let role = reached[0].session.token_role()?;
+        // What an agent has for its own task shows nothing of the plan.
+        if let Some(role) = role.filter(|role| !role.reads_ledgers()) {
+            let (name, why) = (config.agent.clone().unwrap_or_default(), "it reads no plans".to_owned());
+            return Err(Refusal::TokenDenied { name, role, why }.into());
+        }
         let repositories = named(reached.into_iter().map(Reached::from).collect());
-        Ok(Self { repositories, several: true, are_clones: false, are_read_only })
+        Ok(Self { repositories, several: true, are_clones: false, role })
     }
 
     /// The repositories.
@@ -126,8 +129,8 @@ impl Views {
         let mut sources = Vec::new();
         for Reached { toft, scope, name, ledgers } in &self.repositories {
             let name = name.clone().or_else(|| self.several.then(String::new));
-            let (scope, is_clone, is_read_only) = (scope.clone(), self.are_clones, self.are_read_only);
-            sources.push(RepositorySource { toft, scope, name, ledgers: *ledgers, is_clone, is_read_only });
+            let (scope, is_clone, role) = (scope.clone(), self.are_clones, self.role);
+            sources.push(RepositorySource { toft, scope, name, ledgers: *ledgers, is_clone, role });
         }
         sources
     }
@@ -159,21 +162,26 @@ impl Views {
         RowAction::about([RowAction::add(), RowAction::undo()], "", only.dir().as_ref())
     }
 
-    /// How far the stores are.
-    pub fn cursor(&self) -> Result<ViewCursor, Error> {
-        self.repositories
-            .iter()
-            .map(|reached| Ok(reached.toft.store().change_counter()?))
-            .collect::<Result<_, Error>>()
-            .map(ViewCursor)
+    /// One repository of each store.
+    fn stores(&self) -> Vec<&Reached> {
+        let mut known = BTreeSet::new();
+        let new = |reached: &&Reached| known.insert(reached.toft.located().store.to_string());
+        self.repositories.iter().filter(new).collect()
     }
 
-    /// Waits until a store has changed since, or so long. A single store on a server is asked once; of several, each in turn.
+    /// How far the stores are.
+    pub fn cursor(&self) -> Result<ViewCursor, Error> {
+        let stores = self.stores().into_iter();
+        let cursors = stores.map(|reached| Ok(reached.toft.store().change_counter()?)).collect::<Result<_, Error>>();
+        cursors.map(ViewCursor)
+    }
+
+    /// Waits until a store has changed since, or so long. A single store is waited for; of several, each is looked at in turn.
     pub fn wait(&self, cursor: &ViewCursor, patience: Duration) -> Result<ViewCursor, Error> {
         /// How often several stores are looked at.
         const LOOK: Duration = Duration::from_millis(200);
         let until = Instant::now() + patience;
-        if let ([only], [pulse]) = (self.repositories.as_slice(), cursor.0.as_slice()) {
+        if let ([only], [pulse]) = (self.stores().as_slice(), cursor.0.as_slice()) {
             return Ok(ViewCursor(vec![only.toft.wait_for_change(*pulse, until)?]));
         }
         loop {
@@ -193,12 +201,14 @@ impl Views {
 
 /// Each repository with a name of its own, so that it is found again by it.
 fn named(mut repositories: Vec<Reached>) -> Vec<Reached> {
-    let mut known = BTreeMap::new();
+    let mut known: BTreeSet<String> = BTreeSet::new();
     for reached in &mut repositories {
         let name = reached.name.clone().unwrap_or_default();
-        let count = known.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
-        if *count > 1 {
-            reached.name = Some(format!("{name} ({count})"));
+        let numbered = (2..).map(|count| format!("{name} ({count})"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !known.contains(name));
+        known.extend(free.clone());
+        if free.as_ref() != Some(&name) {
+            reached.name = free;
         }
     }
     repositories

@@ -1,6 +1,9 @@
 //! The landing queue: finished work in the order in which it lands.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde::Serialize;
 use toft_core::{
@@ -72,7 +75,9 @@ impl QueueView {
             self.red.extend(Lander::of(work, true)?.unlanded()?.red);
         }
         let past = |entry: &ListedLanding| !entry.landing.state.live();
-        all.sort_by_key(|entry| past(entry).then_some(std::cmp::Reverse(entry.landing.updated)));
+        // What was sent back does not land before an agent has mended it.
+        let waits = |entry: &ListedLanding| entry.landing.state == LandingState::Bounced;
+        all.sort_by_key(|entry| (waits(entry), past(entry).then_some(Reverse(entry.landing.updated))));
         let ids: Vec<String> = all.iter().map(|entry| landing_name(&entry.landing)).collect();
         let shown = source.shorten(&ids.iter().map(String::as_str).collect::<Vec<_>>());
         let names: BTreeMap<LandingId, String> =
@@ -125,11 +130,24 @@ pub(super) fn actions(entry: &ListedLanding, id: &str) -> Vec<RowAction> {
             vec![RowAction::approve(id, tip), RowAction::send_back(id, tip)]
         }
         (LandingState::Queued, Some(LandingWait::Elsewhere { .. })) => vec![RowAction::send_back(id, tip)],
-        (LandingState::Queued, _) => vec![RowAction::land(id), RowAction::send_back(id, tip)],
+        (LandingState::Queued, _) => vec![RowAction::land(id, tip), RowAction::send_back(id, tip)],
         (LandingState::Landed, _) if entry.landing.reverted_by.is_none() => vec![RowAction::revert(id)],
-        (LandingState::Withdrawn, _) => vec![RowAction::land(id)],
+        (LandingState::Withdrawn, _) => vec![RowAction::land(id, tip)],
         _ => Vec::new(),
     }
+}
+
+/// Issues whose last work that landed was taken back.
+pub(super) fn taken_back(all: &[ListedLanding]) -> BTreeSet<String> {
+    let mut newest: BTreeMap<String, &Landing> = BTreeMap::new();
+    for landing in all.iter().map(|entry| &entry.landing).filter(|landing| landing.state == LandingState::Landed) {
+        let known = newest.entry(landing_name(landing)).or_insert(landing);
+        if landing.created > known.created {
+            *known = landing;
+        }
+    }
+    newest.retain(|_, landing| landing.reverts.is_some() != landing.reverted_by.is_some());
+    newest.into_keys().collect()
 }
 
 /// The issue of a landing, or the landing itself.

@@ -14,9 +14,6 @@ use crate::{
     store::Access,
 };
 
-/// Characters of a commit that name it.
-const SHORTEST: usize = 12;
-
 /// Approve finished work, or return it with comments.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "LandReview")]
@@ -74,8 +71,7 @@ impl Verb for Review {
             let looked_at = reviewed.spec.reviews.map(|work| work.tip);
             self.tip = self.tip.or(looked_at);
         }
-        let same = |tip: &String| tip.len() >= SHORTEST && landing.offer.tip.starts_with(tip.as_str());
-        if !self.tip.as_ref().is_none_or(same) {
+        if !self.tip.as_ref().is_none_or(|tip| landing.is_at(tip)) {
             return Err(wrong("changed since you looked at it".into(), "look at it again: toft review").into());
         }
         if !self.approve {

@@ -69,7 +69,10 @@ impl Verb for RecordLandings {
             let (by, checked) = (work.actor.to_owned(), self.check.clone());
             landing.state = LandingState::Landed;
             landing.updated = work.now.wall;
-            let detail = json!({ "landing": landing.id, "commit": commit, "target": landing.offer.target });
+            let mut detail = json!({ "landing": landing.id, "commit": commit, "target": landing.offer.target });
+            if let Some(reverted) = &landing.reverts {
+                detail["reverts"] = reverted.as_str().into();
+            }
             landing.landed = Some(LandedAs { commit, before, at: work.now.wall, by, checked });
             reviewer::dismiss(work, &mut landing)?;
             work.record(landing.entity(), "land.landed", detail, vec![Write::Landing(landing.clone())])?;
@@ -223,11 +226,20 @@ pub(in crate::verbs) fn withdraw_all(work: &mut VerbContext<'_>, workflow: &Work
 fn withdraw(work: &mut VerbContext<'_>, task: &TaskId, reason: &str) -> VerbResult<()> {
     let landing = work.tx.landing(&Landing::id_of(task))?;
     let Some(landing) = landing.filter(|landing| landing.state.live()) else { return Ok(()) };
+    let was = waited_as(&landing);
     let offer = LandingOffer { closes: false, ..landing.offer.clone() };
     let mut landing = Landing { state: LandingState::Withdrawn, offer, updated: work.now.wall, ..landing };
     reviewer::dismiss(work, &mut landing)?;
-    let detail = json!({ "landing": landing.id, "reason": reason });
+    let detail = json!({ "landing": landing.id, "reason": reason, "was": was });
     work.record_system(landing.entity(), "land.withdrawn", detail, vec![Write::Landing(landing.clone())])
+}
+
+/// What finished work waits for, in a word.
+fn waited_as(landing: &Landing) -> &'static str {
+    match landing.state {
+        LandingState::Queued if landing.needs_review() => "review",
+        state => state.as_str(),
+    }
 }
 
 /// What becomes of finished work by decision.
@@ -274,7 +286,7 @@ impl Verb for Move {
         }
         let waited = landing.state == LandingState::Queued;
         landing.updated = work.now.wall;
-        let detail = json!({ "landing": landing.id, "reason": self.reason });
+        let detail = json!({ "landing": landing.id, "reason": self.reason, "was": waited_as(&landing) });
         match self.to {
             Step::Withdraw => {
                 landing.state = LandingState::Withdrawn;
