@@ -114,8 +114,22 @@ fn an_evening_is_played_in_the_browser_alone() {
     page.click_in("#ask", "button", "undo");
     page.until_gone("A mistake");
 
-    // The board as it was is still there.
+    // What landed is taken back, and its issue is to be done again.
+    page.click_in("nav", "link", "Queue");
+    page.click_in("#list-landed", "button", "revert");
+    page.click_in("#ask", "button", "revert");
+    page.until("landed, and taken back");
+    page.said();
+    page.click_in("nav", "link", "Board");
+    page.until("landed, and taken back");
+    page.click("reopen");
+    page.click_in("#ask", "button", "reopen");
+    page.until_gone("landed, and taken back");
+    assert_eq!(yard.status(&apples), "open");
+
+    // All of it is in the history.
     page.click_in("nav", "link", "History");
+    page.until("took back");
     page.until("added");
     assert_eq!(page.errors(), Vec::<String>::new());
 }
@@ -518,11 +532,33 @@ fn what_others_do_is_seen_at_once_in_every_tab() {
     page.evaluate("void window.open('/?screen=board')");
     let streams = "performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/stream')).length";
     assert!(page.evaluate(streams).as_u64().unwrap() <= 1);
-    // What is typed in a filter hides the rest.
+    // What is typed in a filter hides the rest, until Esc.
     page.press("/");
     page.enter("pears");
     page.until_gone("Sell apples");
+    page.press("Enter");
     page.press("Escape");
     page.until("Sell apples");
-    assert_eq!(page.errors(), Vec::<String>::new());
+    // What was typed and refused is there again.
+    page.press("n");
+    page.until("Title of the new issue");
+    page.enter("-");
+    page.press("Enter");
+    page.until("a title has a letter");
+    page.press("n");
+    page.until("Title of the new issue");
+    assert_eq!(page.evaluate("document.querySelector('#ask-said').value"), "-");
+    page.press("Escape");
+    let errors: Vec<String> = page.errors().into_iter().filter(|error| !error.contains("409")).collect();
+    assert_eq!(errors, Vec::<String>::new());
+
+    // The board ends, and is opened anew in another tab: this one goes on.
+    let host = board.host();
+    drop(board);
+    page.until("Not up to date");
+    let board = ServedBoard::start(&home, &repo, &["--listen", &host]);
+    page.evaluate(&format!("void window.open('{}')", board.url));
+    page.until_gone("Not up to date");
+    add(&home, &repo, &["Sell plums"]);
+    page.until("Sell plums");
 }

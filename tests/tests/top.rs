@@ -139,7 +139,7 @@ fn what_others_do_is_seen_at_once_at_any_size() {
     top.press(&["Left"]);
     top.until("Enter open");
     top.press(&["Enter"]);
-    top.until("Tasks");
+    top.until("Parts");
     top.press(&["Escape"]);
     top.until("q quit");
     top.press(&["?"]);

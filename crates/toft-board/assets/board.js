@@ -735,6 +735,8 @@ document.addEventListener("click", (event) => {
 addEventListener("popstate", () => go(new URL(location), false));
 
 addEventListener("keydown", (event) => {
+  // Such as the Enter that sent a text and closed its dialog.
+  if (event.defaultPrevented) return;
   // A dialog that was closed just now has the focus for a moment longer.
   const asks = event.target.closest("dialog");
   if (asks ? asks.open : event.target.closest("input, textarea")) {

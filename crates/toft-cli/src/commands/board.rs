@@ -92,7 +92,7 @@ fn invite(app: &App<'_>, invites: BoardInvites) -> Result<(), Failure> {
 pub(super) fn open_board(server: &str) -> OpenBoard {
     let server = server.to_owned();
     Arc::new(move |token| {
-        let SentToken { name, space, .. } = session_token::known_token(&server, token)?;
+        let SentToken { name, space, role, .. } = session_token::known_token(&server, token)?;
         let home = state_home().join("board").join(&space);
         let config = Config {
             store: Some(StoreLocation::Remote(server.clone())),
@@ -103,6 +103,6 @@ pub(super) fn open_board(server: &str) -> OpenBoard {
         // Nobody sees the plans of another space.
         let views = Views::of_server(&config, &home.join("plans"))?;
         let runner = runner_of_person(&server, token, &name, &home);
-        Ok(BoardSource { views, runner, title: format!("{space}, as {name}") })
+        Ok(BoardSource { views, runner, title: format!("{space}, as {name} ({role})") })
     })
 }

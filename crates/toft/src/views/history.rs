@@ -173,12 +173,36 @@ fn essence(event: &Event) -> String {
         "issue.added" | "issue.started" | "issue.finished" | "issue.released" | "claim" | "agent.registered" => {
             String::new()
         }
-        "issue.edited" | "issue.closed" | "issue.reverted" => particulars(event),
+        "issue.edited" => particulars(event),
+        "issue.closed" => {
+            let closed = puts(event).into_iter().find_map(|put| match put {
+                Put::Field(name, Some(value)) if name == "closed" => value["reason"].as_str().map(str::to_owned),
+                _ => None,
+            });
+            closed.map(|reason| short(&reason, LONGEST)).unwrap_or_default()
+        }
+        "issue.reverted" => {
+            let names = puts(event).into_iter().map(|put| match put {
+                Put::Field(name, _) => clean(&name),
+                Put::Label(..) => "labels".to_owned(),
+                Put::Dep(..) => "dependencies".to_owned(),
+                Put::Comment(_) | Put::Unsay(_) => "comments".to_owned(),
+            });
+            let names: BTreeSet<String> = names.collect();
+            names.into_iter().collect::<Vec<_>>().join(", ")
+        }
+        "message.sent" => text("kind").map(clean).unwrap_or_default(),
         "agent.told" => text("note").map(|note| short(note, LONGEST)).unwrap_or_default(),
         "land.landed" => text("commit").map(|commit| format!("as {}", short(commit, 10))).unwrap_or_default(),
         "flow.new" => text("title").map(|title| short(title, LONGEST)).unwrap_or_default(),
         _ => TEXTS.into_iter().find_map(text).map(|text| short(text, LONGEST)).unwrap_or_default(),
     }
+}
+
+/// What a change of an issue wrote.
+fn puts(event: &Event) -> Vec<Put> {
+    let now = event.detail.get("now").cloned();
+    now.and_then(|puts| serde_json::from_value(puts).ok()).unwrap_or_default()
 }
 
 /// The particulars of an event; of a change of an issue, what was written.
