@@ -137,6 +137,7 @@ fn said(event: &Event) -> &str {
     match (event.verb.as_str(), event.detail.get("state").and_then(Value::as_str)) {
         ("agent.told", Some("draining")) => "paused",
         ("agent.told", Some("active")) => "resumed",
+        ("message.sent", _) if event.detail.get("kind").is_some_and(|kind| kind == "question") => "sent a question",
         ("land.landed", _) if event.detail.get("reverts").is_some() => "took back",
         (verb, _) => kind_of(verb).map_or(verb, |kind| kind.said),
     }
@@ -191,7 +192,6 @@ fn essence(event: &Event) -> String {
             let names: BTreeSet<String> = names.collect();
             names.into_iter().collect::<Vec<_>>().join(", ")
         }
-        "message.sent" => text("kind").map(clean).unwrap_or_default(),
         "agent.told" => text("note").map(|note| short(note, LONGEST)).unwrap_or_default(),
         "land.landed" => text("commit").map(|commit| format!("as {}", short(commit, 10))).unwrap_or_default(),
         "flow.new" => text("title").map(|title| short(title, LONGEST)).unwrap_or_default(),
