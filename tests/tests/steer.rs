@@ -360,6 +360,10 @@ fn a_machine_is_drained_and_goes_on() {
     assert!(said.contains("bo") && said.contains("kim") && !said.contains("lee"), "{said}");
     add(&home, &repo, &["Sell pears"]);
     home.toft(&repo, &["--as", "kim", "claim"]).fails(4);
+    // Who comes later is paused, too, and people are not.
+    let refused = home.toft(&repo, &["--as", "max", "claim"]).fails(4);
+    assert!(refused.contains("a new disk"), "{refused}");
+    home.toft(&repo, &["--as", "max", "agent", "register", "--role", "worker"]).ok();
     // What is held is finished; who was paused before stays so, and keeps the reason.
     home.toft(&repo, &["tell", &id, "hurry", "--wait", "0s"]).ok();
     let saved = home.toft(&repo, &["--as", "bo", "save", &id, "-m", "half"]).ok();
@@ -367,7 +371,7 @@ fn a_machine_is_drained_and_goes_on() {
     let listed = home.toft(&repo, &["agent", "list"]).ok();
     assert!(listed.contains("then paused") && listed.contains("paused: a new disk"), "{listed}");
     let said = home.toft(&repo, &["resume", "--machine", &machine]).ok();
-    assert!(said.contains("bo") && said.contains("kim") && !said.contains("lee"), "{said}");
+    assert!(said.contains("bo") && said.contains("kim") && said.contains("max") && !said.contains("lee"), "{said}");
     let listed = home.toft(&repo, &["agent", "list"]).ok();
     assert!(listed.contains("paused: lee is broken") && !listed.contains("a new disk"), "{listed}");
     home.toft(&repo, &["--as", "kim", "claim"]).ok();

@@ -62,10 +62,10 @@ impl Verb for Register {
             rights::require(work, Action::ChangeRole)?;
         }
         let mut agent = match known {
-            Some(agent) => agent,
+            Some(known) => Agent { state: AgentState::Active, note: None, drained: false, ..known },
             None => {
                 let role = if name == work.actor { work.default_role() } else { Role::Worker };
-                work.new_agent(name, role)
+                work.new_agent(name, role)?
             }
         };
         agent.role = self.role.unwrap_or(agent.role);
@@ -75,8 +75,6 @@ impl Verb for Register {
             agent.capabilities.dedup();
         }
         agent.runtime = self.runtime.or(agent.runtime);
-        agent.state = AgentState::Active;
-        (agent.note, agent.drained) = (None, false);
         agent.host = work.processes.host().to_owned();
         if before.as_ref() != Some(&agent) {
             agent.seen = work.now.wall;
@@ -152,7 +150,8 @@ impl Verb for Tell {
 }
 
 /// Pause or resume the agents of a runner, or of a machine. Paused ones finish what they hold, and claim nothing new. Of a
-/// machine, those that were paused before stay as they are, and those that were paused with it are resumed.
+/// machine, those that were paused before stay as they are, those that come later are paused, too, and those that were paused
+/// with it are resumed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AgentTellRunner")]
 pub struct TellRunner {

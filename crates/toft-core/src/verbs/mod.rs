@@ -328,7 +328,7 @@ impl VerbContext<'_> {
             Some(agent) => self.greet(agent)?,
             None => {
                 check_name(self.actor)?;
-                let agent = self.new_agent(self.actor.to_owned(), self.default_role());
+                let agent = self.new_agent(self.actor.to_owned(), self.default_role())?;
                 self.record(
                     agent.id.as_str(),
                     "agent.registered",
@@ -377,21 +377,27 @@ impl VerbContext<'_> {
         Ok(agent)
     }
 
-    pub(crate) fn new_agent(&mut self, name: String, role: Role) -> Agent {
-        Agent {
+    /// An agent that is seen for the first time. On a machine that is drained, it is paused with the others.
+    pub(crate) fn new_agent(&mut self, name: String, role: Role) -> VerbResult<Agent> {
+        let host = self.processes.host().to_owned();
+        let paused = match role {
+            Role::Human => None,
+            _ => self.tx.agents()?.into_iter().find(|known| known.drained && known.host == host),
+        };
+        Ok(Agent {
             id: AgentId::generate(self.ids),
             name,
             role,
             capabilities: Vec::new(),
             runtime: None,
-            host: self.processes.host().to_owned(),
-            state: AgentState::Active,
-            note: None,
+            host,
+            state: if paused.is_some() { AgentState::Draining } else { AgentState::Active },
+            drained: paused.is_some(),
+            note: paused.and_then(|known| known.note),
             assigned: false,
-            drained: false,
             seen: self.now.wall,
             created: self.now.wall,
-        }
+        })
     }
 
     /// The name of an agent, or its id if it no longer exists.
