@@ -523,6 +523,13 @@ fn what_others_do_is_seen_at_once_in_every_tab() {
     );
     // A question is about the page that it was asked on.
     page.press("2");
+    page.until("at work");
+    // A key without a chosen row chooses the first that has it.
+    page.press("t");
+    assert!(page.evaluate("document.activeElement.innerText").as_str().unwrap().contains("Sell apples"));
+    page.press("t");
+    page.until("Tell the agent");
+    page.press("Escape");
     page.press("n");
     page.until("Title of the new issue");
     page.evaluate("history.back()");

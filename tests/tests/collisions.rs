@@ -161,6 +161,12 @@ fn both_issues_are_named_and_what_is_not_committed_is_only_possible() {
         let line = text.lines().find(|line| line.starts_with("collision: ")).unwrap_or_else(|| panic!("{text}"));
         assert!(line.contains("Fix the parser") && line.contains("Speed the parser up"), "{line}");
     }
+    // Also when one of them is finished, and has not landed.
+    let head = home.run(&paths[0], "git", &["rev-parse", "HEAD"]);
+    let id = found["between"][0]["issue"].as_str().unwrap();
+    home.toft(&repo, &["--as", "ann", "finish", id, "-m", "done", "--evidence", head.trim()]).ok();
+    let status = home.toft(&repo, &["status", "--json"]).data();
+    assert_eq!(status["collisions"][0]["kind"], "conflict", "{status}");
     // One that builds on the other does not run into it.
     home.run(&paths[1], "git", &["reset", "-q", "--hard", "HEAD~1"]);
     let head = home.run(&paths[0], "git", &["rev-parse", "HEAD"]);

@@ -70,7 +70,7 @@ fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
     page.errors();
     team.sign_in(&mut page, &ana);
     page.until("Nothing needs you.");
-    page.until("main, as ana");
+    page.until("ana (");
     // She adds an issue; an agent elsewhere works on it and asks.
     page.press("n");
     page.until("Title of the new issue");
@@ -80,6 +80,10 @@ fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
     page.until("Sell apples");
     let claimed = home.toft(repo, &["--as", "bo", "claim", "--json"]).data();
     let id = claimed["issue"]["id"].as_str().unwrap().to_owned();
+    page.until("bo");
+    page.press("j");
+    page.press("Enter");
+    page.until("it is shown in a clone");
     home.toft(repo, &["--as", "bo", "finish", &id, "waiting", "-m", "By weight?", "--choice", "by the piece"]).ok();
     page.press("1");
     page.until("By weight?");
@@ -131,7 +135,7 @@ fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
     page.until("Sign in");
     let ben = server.token(home, "ben", "viewer");
     team.sign_in(&mut page, &ben);
-    page.until("main, as ben");
+    page.until("ben (");
     page.press("3");
     page.until("Sell pears");
     assert_eq!(page.evaluate("document.querySelectorAll('button[data-action]').length"), 0);
@@ -236,7 +240,7 @@ fn a_person_signs_in_at_the_board_with_their_account() {
     page.until("the sign-in page");
     let address = page.evaluate("document.querySelector('#provider-link').href");
     provider.browse(&home, address.as_str().unwrap(), "ana");
-    page.until("main, as ana.example.com");
+    page.until("ana.example.com (");
     page.until("Nothing needs you.");
     // Another tab is signed in, too; with the token gone, both are out.
     let admin = server.token(&home, "root", "admin");

@@ -362,9 +362,10 @@ fn withdrawn_work_does_not_land_unless_it_is_named() {
     let queued = yard.home.toft(&yard.repo, &["land", "show", &id, "--json"]).data();
     let tip = queued["landing"]["tip"].as_str().or(queued["tip"].as_str()).unwrap().to_owned();
     yard.home.toft(&yard.repo, &["land", &id, "--commit", "0123456789ab"]).fails(5);
-    yard.home.toft(&yard.repo, &["land", &id, "--commit", &tip[..4]]).fails(5);
+    yard.home.toft(&yard.repo, &["land", &id, "--commit", &tip[..4]]).fails(2);
+    yard.home.toft(&yard.repo, &["land", "-n", &id, "--commit", "0123456789ab"]).fails(5);
     assert!(!yard.repo.join("seen.txt").exists());
-    yard.home.toft(&yard.repo, &["land", &id, "--commit", &tip[..12]]).ok();
+    yard.home.toft(&yard.repo, &["land", &id, "--commit", &tip[..7]]).ok();
     assert!(yard.repo.join("seen.txt").exists());
 
     // Work that was sent back goes with its issue.
@@ -402,6 +403,48 @@ fn what_has_landed_is_taken_back_by_another_landing() {
         let workspace = Path::new(workspace.trim());
         assert!(workspace.join("two.txt").exists() && !workspace.join("a").exists(), "{how}");
         yard.every_state_of_the_target_is_green();
+    }
+}
+
+#[test]
+fn work_built_on_what_was_taken_back_is_sent_back() {
+    let yard = Yard::new("");
+    let id = add(&yard.home, &yard.repo, &["first"]);
+    let begin = || {
+        let said = yard.home.toft(&yard.repo, &["--as", "bo", "claim", &id, "--ws"]).ok();
+        (said, PathBuf::from(yard.home.toft(&yard.repo, &["--as", "bo", "ws", "path", &id]).ok().trim()))
+    };
+    let finish = |workspace: &Path, file: &str| {
+        fs::write(workspace.join(file), "1\n").unwrap();
+        yard.home.run(workspace, "git", &["add", file]);
+        yard.home.run(workspace, "git", &["commit", "-q", "-m", file]);
+        let commit = yard.home.run(workspace, "git", &["rev-parse", "HEAD"]);
+        let finish = ["--as", "bo", "finish", &id, "-m", file, "--evidence", commit.trim()];
+        yard.home.toft(&yard.repo, &finish).ok();
+        yard.land()
+    };
+    let (_, workspace) = begin();
+    finish(&workspace, "one.txt");
+    assert!(yard.repo.join("one.txt").exists());
+    yard.home.toft(&yard.repo, &["land", "revert", &id]).ok();
+    yard.home.toft(&yard.repo, &["edit", &id, "--reopen"]).ok();
+    // What is in no commit keeps the workspace, and with it the commits that were taken back.
+    fs::write(workspace.join("notes.txt"), "mine\n").unwrap();
+    begin();
+    assert!(workspace.join("notes.txt").exists() && workspace.join("one.txt").exists());
+    let landed = finish(&workspace, "test.txt");
+    assert_eq!(landed["bounced"].as_array().unwrap().len(), 1, "{landed}");
+    assert!(!yard.repo.join("test.txt").exists(), "a merge would have left one.txt out");
+    let (why, _) = begin();
+    assert!(why.contains("was taken back from main by"), "{why}");
+    // It merges the target, and takes up again what was taken back.
+    let by = why.split("git revert ").nth(1).unwrap().split(')').next().unwrap().to_owned();
+    yard.home.run(&workspace, "git", &["merge", "-q", "--no-edit", "main"]);
+    yard.home.run(&workspace, "git", &["revert", "--no-edit", &by]);
+    let landed = finish(&workspace, "more.txt");
+    assert_eq!(landed["landed"].as_array().unwrap().len(), 1, "{landed}");
+    for file in ["one.txt", "test.txt", "more.txt"] {
+        assert!(yard.repo.join(file).exists(), "{file}");
     }
 }
 

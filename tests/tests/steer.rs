@@ -354,7 +354,7 @@ fn a_machine_is_drained_and_goes_on() {
     home.toft(&repo, &["--as", "bo", "claim", &id]).ok();
     home.toft(&repo, &["pause", "lee", "-m", "lee is broken"]).ok();
     let agents = home.toft(&repo, &["agent", "list", "--json"]).data();
-    let machine = agents[0]["host"].as_str().unwrap().to_owned();
+    let machine = agents[0]["machine"].as_str().unwrap().to_owned();
     home.toft(&repo, &["pause", "--machine", "nowhere"]).fails(3);
     let said = home.toft(&repo, &["pause", "--machine", &machine, "-m", "a new disk"]).ok();
     assert!(said.contains("bo") && said.contains("kim") && !said.contains("lee"), "{said}");
@@ -384,4 +384,16 @@ fn a_machine_is_drained_and_goes_on() {
     home.toft(&repo, &["--as", "kim", "agent", "register"]).ok();
     let said = home.toft(&repo, &["resume", "--machine", &machine]).ok();
     assert!(said.contains("bo") && !said.contains("kim"), "{said}");
+}
+
+#[test]
+fn a_workflow_is_named_by_its_issue_as_lists_show_it() {
+    let home = Home::new();
+    let repo = home.repo("shop");
+    let id = add(&home, &repo, &["Sell apples"]);
+    home.toft(&repo, &["--as", "bo", "claim", &id]).ok();
+    let short = &id[..7];
+    home.toft(&repo, &["flow", "limit", short, "--budget", "5"]).ok();
+    home.toft(&repo, &["flow", "pause", short]).ok();
+    assert!(home.toft(&repo, &["flow", "list"]).ok().contains("paused"));
 }

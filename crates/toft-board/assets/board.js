@@ -76,7 +76,7 @@ async function refresh() {
     if (changes.actions !== undefined) document.querySelector("#actions").innerHTML = changes.actions;
     known = { epoch: changes.epoch, version: changes.version };
     title = changes.title;
-    document.querySelector("#title").textContent = title;
+    tell(document.querySelector("#title"), title);
     show(changes.lists);
     tell(trouble, changes.trouble ? `Not up to date: ${changes.trouble}` : "");
   } catch (error) {
@@ -106,6 +106,8 @@ function signedOut(why) {
   tell(trouble, why);
   signIn.hidden = false;
   signOut.hidden = true;
+  tell(document.querySelector("#title"), "");
+  needed.hidden = true;
   signIn.querySelector("#provider, #token").focus();
 }
 async function signedIn(token) {
@@ -779,8 +781,11 @@ function keyPressed(key) {
       ?? (place.screen === "issue" && document.querySelector(`#list-issue button[data-action="${CSS.escape(key)}"]`))
       ?? null;
     const own = button || document.querySelector(`header button[data-action="${CSS.escape(key)}"]`);
-    if (!own) return false;
-    own.click();
+    // Without a chosen row, the key chooses the first that has it.
+    const first = own ? null : main.querySelector(`li[data-key]:not([hidden]) button[data-action="${CSS.escape(key)}"]`)?.closest("li[data-key]");
+    if (!own && !first) return false;
+    if (own) own.click();
+    else first.focus();
   }
   return true;
 }

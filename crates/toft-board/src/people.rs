@@ -35,8 +35,10 @@ const IDLE: Duration = Duration::from_secs(300);
 const COMPARE: Duration = Duration::from_secs(30);
 /// Bytes of a token.
 const LONGEST_TOKEN: usize = 200;
-/// People who are signing in at once; who began first is forgotten first.
-const SIGN_INS: usize = 500;
+/// People who are signing in at once. So many do not begin while one of them has time, so nobody's sign-in is forgotten.
+const SIGN_INS: usize = 5_000;
+/// The time between two that begin: anybody can begin.
+const BEGIN_EVERY: Duration = Duration::from_millis(200);
 
 /// The boards of people, by token.
 pub(crate) struct PeopleBoards {
@@ -49,6 +51,7 @@ pub(crate) struct PeopleBoards {
     workers: Arc<Semaphore>,
     signing_in: Arc<Semaphore>,
     sign_ins: Mutex<VecDeque<SignIn>>,
+    last_begun: Mutex<Option<Instant>>,
 }
 
 /// A person who is signing in.
@@ -69,7 +72,16 @@ struct PersonalBoard {
 impl PeopleBoards {
     pub(crate) fn new(open: OpenBoard, provider: Option<String>) -> Self {
         let [opening, signing_in, workers] = [OPENING, OPENING, WORKERS].map(|count| Arc::new(Semaphore::new(count)));
-        Self { open, provider, boards: Arc::default(), opening, workers, signing_in, sign_ins: Mutex::default() }
+        Self {
+            open,
+            provider,
+            boards: Arc::default(),
+            opening,
+            workers,
+            signing_in,
+            sign_ins: Mutex::default(),
+            last_begun: Mutex::default(),
+        }
     }
 
     /// Whether an identity provider knows people.
@@ -147,6 +159,13 @@ impl PeopleBoards {
         let secret = secret().map_err(|error| broken(&error))?;
         let busy = || (StatusCode::SERVICE_UNAVAILABLE, "others are signing in; try again").into_response();
         let place = self.signing_in.clone().try_acquire_owned().map_err(|_| busy())?;
+        {
+            let mut last = locked(&self.last_begun);
+            if last.is_some_and(|last| last.elapsed() < BEGIN_EVERY) {
+                return Err(busy());
+            }
+            *last = Some(Instant::now());
+        }
         let begun = blocking(&self.workers, move || {
             let _place = place;
             ProviderLogin::begin(&provider)

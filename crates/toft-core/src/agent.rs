@@ -26,8 +26,11 @@ pub struct Agent {
     /// What runs it: `claude`, `codex`, a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// The machine it was last seen on.
+    /// The machine it was last seen on, as one boot of it.
     pub host: String,
+    /// What people call that machine.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub machine: String,
     /// The stored intent. Whether the agent is working is derived from its leases.
     pub state: AgentState,
     /// Why it is paused.
@@ -51,6 +54,12 @@ impl Agent {
 
     /// Work assigned to an agent is free for others after the agent was silent for this long.
     pub const ASSIGNED_FOR: Duration = Duration::from_secs(24 * 3600);
+
+    /// The machine as people see it.
+    #[must_use]
+    pub fn machine_name(&self) -> &str {
+        if self.machine.is_empty() { &self.host } else { &self.machine }
+    }
 
     /// What it is doing, the one rule: it holds something that stands, or it was told to pause, or it was silent for longer
     /// than a lease lasts without renewal.

@@ -67,7 +67,7 @@ pub const EVENTS: &[EventKind] = &[
     event("issue.finished", "done, not landed:", "the work on an issue is done and has not landed yet"),
     event("issue.released", "no longer in progress:", "an issue is no longer in progress"),
     event("issue.closed", "closed", "an issue was closed"),
-    event("issue.reopened", "reopened", "a closed issue was reopened"),
+    event("issue.reopened", "reopened", "an issue was opened again"),
     event("issue.deleted", "deleted", "an issue was deleted"),
     event("issue.restored", "restored", "a deleted issue was restored"),
     event("issue.reverted", "undid a change of", "a change of an issue was undone or redone"),

@@ -254,6 +254,10 @@ pub trait Processes {
     fn disks(&self) -> &str {
         self.host()
     }
+    /// What people call that machine; empty if nobody says.
+    fn machine_name(&self) -> &str {
+        ""
+    }
     /// Whether that process is still running.
     fn liveness(&self, holder: &Holder) -> Liveness;
     /// Leases under which processes were started that still run on this machine: an agent may outlive its slot.

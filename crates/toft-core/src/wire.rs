@@ -163,6 +163,9 @@ pub struct SentCaller {
     /// The machine, as seen by its disks.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub disks: String,
+    /// What people call the machine.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub machine: String,
     /// The fences that the caller can prove.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<Fence>,
@@ -275,6 +278,8 @@ pub struct SentToken {
 pub struct DistantProcesses {
     pub host: String,
     pub disks: String,
+    /// What people call it.
+    pub machine: String,
     /// Processes that their own machine says have ended.
     pub ended: Vec<Holder>,
     /// Leases whose agents still run there.
@@ -288,6 +293,10 @@ impl Processes for DistantProcesses {
 
     fn disks(&self) -> &str {
         &self.disks
+    }
+
+    fn machine_name(&self) -> &str {
+        &self.machine
     }
 
     fn liveness(&self, holder: &Holder) -> Liveness {

@@ -2,13 +2,19 @@
 
 use std::path::Path;
 
-use toft_core::landing::{Landing, LandingOffer, LandingState, WorkChanges};
+use toft_core::landing::{Landing, LandingOffer, LandingState, WorkChanges, taken_back};
 use toft_session::error::Error;
 
 use crate::Lander;
 
 /// How many past landings are looked at.
 const PAST: usize = 500;
+
+/// The tip of work that was taken back, and the commit that did it.
+pub(crate) struct TakenBack {
+    tip: String,
+    by: String,
+}
 
 impl Lander<'_> {
     /// Why a piece of work must not land, if so.
@@ -17,7 +23,11 @@ impl Lander<'_> {
         landing: &Landing,
         changes: &WorkChanges,
         base: &str,
+        taken_back: &[TakenBack],
     ) -> Result<Option<String>, Error> {
+        if let Some(why) = self.would_lose(landing, base, taken_back)? {
+            return Ok(Some(why));
+        }
         let setup = &self.work.session().located().workspaces.setup;
         let made = |path: &str| setup.link.iter().chain(&setup.copy).any(|made| Path::new(path).starts_with(made));
         if let Some(why) = changes.must_not_land(made, self.unknown_submodule(&changes.submodules)?) {
@@ -27,6 +37,32 @@ impl Lander<'_> {
             Some(branch) => self.work.must_not_be_published(&branch.remote, &landing.offer.tip, base),
             None => Ok(None),
         }
+    }
+
+    /// The work that was taken back from a target.
+    pub(crate) fn taken_back(&self, target: &str) -> Result<Vec<TakenBack>, Error> {
+        let past: Vec<Landing> = self.work.landings(&[], PAST)?.into_iter().map(|entry| entry.landing).collect();
+        let here = past.iter().filter(|landing| landing.offer.target == target);
+        let found = taken_back(here).into_iter();
+        Ok(found.map(|(work, by)| TakenBack { tip: work.offer.tip.clone(), by: by.offer.tip.clone() }).collect())
+    }
+
+    /// Whether a merge would drop a part of the work: it is built on commits that the target has already, and that were taken
+    /// back there.
+    fn would_lose(&self, landing: &Landing, base: &str, taken_back: &[TakenBack]) -> Result<Option<String>, Error> {
+        let (tip, target) = (&landing.offer.tip, &landing.offer.target);
+        for TakenBack { tip: old, by } in taken_back {
+            let has = |commit: &str, of: &str| self.repository.contains(commit, of);
+            if landing.reverts.is_none() && has(old, tip)? && has(old, base)? && !has(by, tip)? {
+                let (old, by) = (short(old), short(by));
+                return Ok(Some(format!(
+                    "It is built on {old}, which landed and was taken back from {target} by {by}: a merge would leave that \
+                     part out. Merge {target} into it and take up what is still wanted (git revert {by}), or put only the new \
+                     commits on {target} (git rebase --onto {target} {old})."
+                )));
+            }
+        }
+        Ok(None)
     }
 
     /// The commits of work that has landed, if the target is a remote's.
@@ -83,4 +119,9 @@ impl Lander<'_> {
         }
         Ok(None)
     }
+}
+
+/// A commit as people see it.
+fn short(commit: &str) -> &str {
+    commit.get(..12).unwrap_or(commit)
 }

@@ -267,15 +267,31 @@ impl<'w> Lander<'w> {
         self
     }
 
-    fn is_as_seen(&self, landing: &Landing) -> bool {
-        self.seen.as_ref().is_none_or(|seen| landing.is_at(seen))
+    fn is_as_seen(&self, landing: &Landing) -> Result<bool, Refusal> {
+        self.seen.as_ref().map_or(Ok(true), |seen| landing.is_at(seen))
+    }
+
+    /// Finished work that is named; what was finished again since it was looked at is refused.
+    fn named(&self, ids: &[String]) -> Result<Vec<ListedLanding>, Error> {
+        let named = self.work.landings(ids, 0)?;
+        for ListedLanding { landing, .. } in &named {
+            if !self.is_as_seen(landing)? {
+                let (id, tip) = (landing.id.to_string(), &landing.offer.tip);
+                let state = format!("finished as another commit, {}", tip.get(..12).unwrap_or(tip));
+                return Err(
+                    Refusal::WrongState { id, state, wanted: "look at it again: toft land -n".to_owned() }.into()
+                );
+            }
+        }
+        Ok(named)
     }
 
     /// Work that is queued for a target.
     pub(crate) fn queued(&self, target: &str, ids: &[String]) -> Result<Vec<ListedLanding>, Error> {
         let mut entries = self.work.landings(ids, 0)?;
         entries.retain(|ListedLanding { landing, .. }| {
-            landing.offer.target == target && landing.state == LandingState::Queued && self.is_as_seen(landing)
+            let queued = landing.offer.target == target && landing.state == LandingState::Queued;
+            queued && self.is_as_seen(landing).unwrap_or(false)
         });
         Ok(entries)
     }
@@ -302,7 +318,7 @@ impl<'w> Lander<'w> {
 
     /// What would land, in which order, and what is known to conflict.
     pub fn forecast(&self, ids: &[String]) -> Result<Vec<Forecast>, Error> {
-        let entries = self.work.landings(ids, 0)?;
+        let entries = self.named(ids)?;
         let mut forecast: Vec<Forecast> =
             entries.into_iter().map(|entry| Forecast { entry, conflicts: Vec::new(), against: None }).collect();
         let targets: BTreeSet<String> = forecast.iter().map(|known| known.entry.landing.offer.target.clone()).collect();
@@ -404,13 +420,7 @@ impl<'w> Lander<'w> {
     pub fn land(&self, ids: &[String], say: &mut dyn FnMut(&LandEvent)) -> Result<LandSummary, Error> {
         let repository = self.work.session().located().repository.as_ref().map(ToString::to_string).unwrap_or_default();
         self.rules.check.require_trust("checking what lands", &repository)?;
-        for entry in self.work.landings(ids, 0)?.iter().filter(|_| !ids.is_empty()) {
-            if !self.is_as_seen(&entry.landing) {
-                let (id, tip) = (entry.landing.id.to_string(), &entry.landing.offer.tip);
-                let state = format!("finished as another commit, {}", tip.get(..12).unwrap_or(tip));
-                let wanted = "look at it again: toft land -n".to_owned();
-                return Err(Refusal::WrongState { id, state, wanted }.into());
-            }
+        for entry in self.named(ids)?.iter().filter(|_| !ids.is_empty()) {
             if entry.landing.state == LandingState::Withdrawn {
                 let id = entry.landing.id.to_string();
                 self.work.act(self.actor(), None, Move { id, to: Step::Queue, reason: String::new() })?;

@@ -122,7 +122,7 @@ impl Lander<'_> {
     fn may_be_proposed(&self, landing: &Landing, newest: &str, journal: &mut Journal<'_>) -> Result<Proposable, Error> {
         let tip = &landing.offer.tip;
         let changes = self.repository.changes(newest, std::slice::from_ref(tip))?.remove(0);
-        if let Some(why) = self.must_not_land(landing, &changes, newest)? {
+        if let Some(why) = self.must_not_land(landing, &changes, newest, &self.taken_back(&landing.offer.target)?)? {
             self.bounce(landing, newest, BounceReason::Policy, why, Vec::new(), journal)?;
             return Ok(Proposable::Bounced);
         }

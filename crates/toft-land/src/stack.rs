@@ -46,12 +46,12 @@ impl Lander<'_> {
         let tips: Vec<String> = entries.iter().map(|entry| entry.landing.offer.tip.clone()).collect();
         let changes = self.repository.changes(base, &tips)?;
         let private = self.work.private_issues()?;
-        let landed = self.landed_tips(&journal.target)?;
+        let (landed, taken_back) = (self.landed_tips(&journal.target)?, self.taken_back(&journal.target)?);
         for (ListedLanding { landing, .. }, changes) in entries.iter().zip(&changes) {
             if stack.stacked.len() >= most {
                 break;
             }
-            if let Some(why) = self.must_not_land(landing, changes, base)? {
+            if let Some(why) = self.must_not_land(landing, changes, base, &taken_back)? {
                 self.bounce(landing, base, BounceReason::Policy, why, Vec::new(), journal)?;
                 stack.changed = true;
                 continue;

@@ -66,6 +66,7 @@ fn call_of<V: Verb>(caller: &mut Caller<'_>, verb: &V) -> VerbResult<SentCall> {
             place: caller.place.clone(),
             host: caller.processes.host().to_owned(),
             disks: caller.processes.disks().to_owned(),
+            machine: caller.processes.machine_name().to_owned(),
             holds: caller.holds.to_vec(),
             role: caller.role,
             policy: Some(SentPolicy::from(caller.policy)),

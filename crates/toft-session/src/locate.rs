@@ -319,7 +319,7 @@ fn settle_id(
     }
     let machine = Machine::this();
     let identity =
-        toft_vcs::identity(checkout, machine.machine_name()).map_err(toft_vcs::workspace::WorkspaceError::from)?;
+        toft_vcs::identity(checkout, machine.machine_id()).map_err(toft_vcs::workspace::WorkspaceError::from)?;
     let mut caller = Caller {
         actor: &located.agent,
         place: Place::default(),

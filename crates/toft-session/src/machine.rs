@@ -12,6 +12,8 @@ use crate::config::variable;
 pub struct Machine {
     host: String,
     disks: String,
+    /// What people call it.
+    name: String,
     boot: String,
     /// The store is a file, so every process that ever held a lease in it ran on this machine.
     alone: bool,
@@ -31,6 +33,7 @@ impl Machine {
         let (pids, clocks) = (namespace("pid"), namespace("time"));
         let host = digest(&format!("{boot} {} {}", pids.display(), clocks.display()));
         Self {
+            name: named.clone().or_else(kernel_name).unwrap_or_default(),
             host: named.clone().unwrap_or(host),
             disks: named.unwrap_or_else(|| digest(&machine_id())),
             boot,
@@ -45,8 +48,8 @@ impl Machine {
         Self { alone: true, ..self }
     }
 
-    /// The name of the machine whose disks are visible.
-    pub(crate) fn machine_name(&self) -> &str {
+    /// The id of the machine whose disks are visible.
+    pub(crate) fn machine_id(&self) -> &str {
         &self.disks
     }
 
@@ -100,6 +103,10 @@ impl Processes for Machine {
 
     fn disks(&self) -> &str {
         &self.disks
+    }
+
+    fn machine_name(&self) -> &str {
+        &self.name
     }
 
     fn liveness(&self, holder: &Holder) -> Liveness {

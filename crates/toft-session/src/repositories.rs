@@ -64,7 +64,7 @@ impl Session {
     /// A clone of a repository on this machine, with this store. The paths in the store may belong to another machine
     /// or be outdated: a directory counts only if it says itself that it is this repository.
     pub fn in_clone_of(&self, repository: &Repository, worktrees: &[Worktree]) -> Option<Self> {
-        let here = format!("{MACHINE_PREFIX}{}", self.machine().machine_name());
+        let here = format!("{MACHINE_PREFIX}{}", self.machine().machine_id());
         let own = repository.remotes.iter().filter_map(|remote| remote.strip_prefix(&here)).map(PathBuf::from);
         let main = worktrees.iter().filter(|worktree| worktree.name == Worktree::MAIN);
         let common = Path::new(&repository.common_dir);

@@ -385,7 +385,7 @@ impl Session {
             _ => {}
         }
         let identity = match registering {
-            true => toft_vcs::identity(checkout, self.machine.machine_name())
+            true => toft_vcs::identity(checkout, self.machine.machine_id())
                 .map_err(toft_vcs::workspace::WorkspaceError::from)?,
             false => toft_vcs::Identity::default(),
         };

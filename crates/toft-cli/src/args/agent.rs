@@ -104,7 +104,7 @@ pub(crate) struct Pause {
 pub(crate) struct AgentsOf {
     /// Runner or agent [default: your own runner]
     pub(crate) name: Option<String>,
-    /// All agents of this machine, as toft agent list and the board call it
+    /// All agents of this machine, by its host name
     #[arg(long, value_name = "MACHINE", conflicts_with = "name")]
     pub(crate) machine: Option<String>,
 }

@@ -30,13 +30,13 @@ pub(super) fn board(app: &App<'_>, args: &Board) -> Done {
         let hint = "a proxy with TLS on this machine, and toft board --url https://its.name";
         return Err(Failure::invalid("without TLS, the board is reached from this machine only", hint));
     }
-    if let Some(url) = args.url.as_ref().filter(|url| !is_address(url)) {
-        return Err(Failure::invalid(format!("{url} is not the address of a proxy with TLS"), "https://box.example"));
-    }
+    let not_https =
+        |url: &String| Failure::invalid(format!("{url} is not the address of a proxy with TLS"), "https://box.example");
+    let url = args.url.as_ref().map(|url| https_address(url).ok_or_else(|| not_https(url))).transpose()?;
     let (views, title) = views(app, args.all_repos)?;
     let source = BoardSource { views, runner: runner(app)?, title };
     let mut refused = None;
-    let served = toft_board::serve(source, BoardAddress { listen, url: args.url.clone() }, |invites| {
+    let served = toft_board::serve(source, BoardAddress { listen, url }, |invites| {
         invite(app, invites).map_err(|failure| {
             refused = Some(failure);
             io::ErrorKind::Other.into()
@@ -51,11 +51,13 @@ pub(super) fn board(app: &App<'_>, args: &Board) -> Done {
     }
 }
 
-/// Whether a text is `https://` and a host, perhaps with a port.
-fn is_address(url: &str) -> bool {
-    let host = url.strip_prefix("https://").map(|rest| rest.trim_end_matches('/'));
+/// `https://` and a host, perhaps with a port, as browsers write it.
+pub(super) fn https_address(text: &str) -> Option<String> {
+    let host = text.trim_end_matches('/').strip_prefix("https://")?;
     let sign = |sign: char| sign.is_ascii_alphanumeric() || ".-:[]".contains(sign);
-    host.is_some_and(|host| !host.is_empty() && host.chars().all(sign))
+    let host =
+        Some(host.strip_suffix(":443").unwrap_or(host)).filter(|host| !host.is_empty() && host.chars().all(sign))?;
+    Some(format!("https://{}", host.to_ascii_lowercase()))
 }
 
 /// This port, or any if another program has it.
@@ -103,6 +105,26 @@ pub(super) fn open_board(server: &str) -> OpenBoard {
         // Nobody sees the plans of another space.
         let views = Views::of_server(&config, &home.join("plans"))?;
         let runner = runner_of_person(&server, token, &name, &home);
-        Ok(BoardSource { views, runner, title: format!("{space}, as {name} ({role})") })
+        Ok(BoardSource { views, runner, title: format!("{name} ({role}), {space}") })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::https_address;
+
+    #[test]
+    fn an_address_is_written_as_browsers_do() {
+        for (text, wanted) in [
+            ("https://Box.Example/", Some("https://box.example")),
+            ("https://box.example:443", Some("https://box.example")),
+            ("https://[::1]:8443", Some("https://[::1]:8443")),
+            ("http://box.example", None),
+            ("https://", None),
+            ("https://a b", None),
+            ("https://me@box.example", None),
+        ] {
+            assert_eq!(https_address(text).as_deref(), wanted, "{text}");
+        }
+    }
 }

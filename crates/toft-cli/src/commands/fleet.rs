@@ -19,7 +19,10 @@ use toft_server::{
     http::{Listening, ServeRules, ServerLog, serve as serve_http},
 };
 
-use super::{App, Done, asked, board::open_board};
+use super::{
+    App, Done, asked,
+    board::{https_address, open_board},
+};
 use crate::{
     args::{CreateToken, Join, Login, RepoCommand, Serve, TokenCommand},
     exit::Failure,
@@ -77,13 +80,9 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
 fn board_address(text: &str, listen: SocketAddr) -> Result<String, Failure> {
     let url = text.trim_end_matches('/');
     let hint = format!("--board https://fleet.example, or --board http://{listen} for this machine");
-    let host = url.split_once("://").filter(|(scheme, _)| *scheme == "https").map(|(_, host)| host);
     let own = listen.ip().is_loopback() && url == format!("http://{listen}");
-    let sign = |sign: char| sign.is_ascii_alphanumeric() || ".-:[]".contains(sign);
-    match own || host.is_some_and(|host| !host.is_empty() && host.chars().all(sign)) {
-        true => Ok(url.strip_suffix(":443").unwrap_or(url).to_owned()),
-        false => Err(Failure::invalid(format!("{text} is no address of this server with TLS"), &hint)),
-    }
+    let address = if own { Some(url.to_owned()) } else { https_address(url) };
+    address.ok_or_else(|| Failure::invalid(format!("{text} is no address of this server with TLS"), &hint))
 }
 
 pub(super) fn login(app: &App<'_>, args: &Login) -> Done {

@@ -46,17 +46,20 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
         FlowCommand::Resume(one) => step(app, one, flow::Step::Resume),
         FlowCommand::Abandon(one) => step(app, one, flow::Step::Abandon),
         FlowCommand::Limit { id, max_parallel, budget } => {
-            let request = flow::Limit { id: id.clone(), max_parallel: *max_parallel, budget: *budget };
+            let id = app.open()?.work().whole_id(id)?;
+            let request = flow::Limit { id, max_parallel: *max_parallel, budget: *budget };
             app.show(&FlowMoved(app.perform(app.open()?, request)?))
         }
         FlowCommand::Add { workflow, name, repository, task } => {
             let tasks = vec![PlanTask { repository: repository.clone(), ..planned(name, task) }];
-            let outcome = app.perform(app.open()?, replan::Add { workflow: workflow.clone(), tasks })?;
+            let outcome =
+                app.perform(app.open()?, replan::Add { workflow: app.open()?.work().whole_id(workflow)?, tasks })?;
             app.show(&Replanned(outcome))
         }
         FlowCommand::Replan { workflow, file } => {
             let tasks = load_plan(file)?.tasks;
-            let outcome = app.perform(app.open()?, replan::Request { workflow: workflow.clone(), tasks })?;
+            let outcome =
+                app.perform(app.open()?, replan::Request { workflow: app.open()?.work().whole_id(workflow)?, tasks })?;
             app.show(&Replanned(outcome))
         }
         FlowCommand::Retry { task, message } => decide(app, task, true, message),
@@ -132,7 +135,8 @@ fn from(app: &App<'_>, args: &FromTemplate) -> Done {
 }
 
 fn step(app: &App<'_>, one: &crate::args::One, to: flow::Step) -> Done {
-    let request = flow::Move { id: one.id.clone(), to, reason: one.message.clone() };
+    let id = app.open()?.work().whole_id(&one.id)?;
+    let request = flow::Move { id, to, reason: one.message.clone() };
     app.show(&FlowMoved(app.perform(app.open()?, request)?))
 }
 

@@ -25,7 +25,7 @@ pub(super) fn land(app: &App<'_>, args: &Land) -> Done {
     let work = toft.work();
     match &args.command {
         None if args.dry_run => app.show(&LandForecast {
-            forecast: Lander::of(work, true)?.forecast(&args.ids)?,
+            forecast: Lander::of(work, true)?.only_as_seen(args.commit.clone()).forecast(&args.ids)?,
             unchecked: toft.located().land.check.commands.is_empty(),
         }),
         None => land_now(app, &Lander::of(work, true)?.only_as_seen(args.commit.clone()), &args.ids),

@@ -1,6 +1,6 @@
 //! Agents and messages.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 use toft::{
@@ -62,6 +62,7 @@ impl View for AgentList {
     }
 
     fn text(&self, page: &mut Page) {
+        let machines: BTreeSet<&str> = self.0.iter().map(|row| row.agent.machine_name()).collect();
         for Listed { agent, presence, holds, silent_s } in &self.0 {
             let holds: Vec<_> = holds.iter().map(ToString::to_string).collect();
             let doing = match presence {
@@ -82,8 +83,12 @@ impl View for AgentList {
                 Role::Worker => String::new(),
                 role => format!("  {role}"),
             };
+            let machine = match machines.len() {
+                0 | 1 => String::new(),
+                _ => format!("  on {}", clean(agent.machine_name())),
+            };
             page.line(format!(
-                "{}{role}  {doing}  {}",
+                "{}{role}  {doing}{machine}  {}",
                 page.ink(Ink::Id, &clean(&agent.name)),
                 page.ink(Ink::Faint, &format!("seen {}", toft::time::ago(Duration::from_secs(*silent_s))))
             ));

@@ -21,11 +21,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     id::{LandingId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     issue::private::Private,
+    refusal::Refusal,
     time::Timestamp,
 };
 
-/// Characters of a commit that name it.
-const SHORTEST_COMMIT: usize = 12;
+/// Characters of a commit that name it, as git shortens it.
+const SHORTEST_COMMIT: usize = 7;
 
 /// One piece of finished work on its way into a target branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -312,9 +313,12 @@ impl Landing {
     }
 
     /// Whether a commit that was looked at, whole or its beginning, is its present tip.
-    #[must_use]
-    pub fn is_at(&self, commit: &str) -> bool {
-        commit.len() >= SHORTEST_COMMIT && self.offer.tip.starts_with(commit)
+    pub fn is_at(&self, commit: &str) -> Result<bool, Refusal> {
+        if commit.len() < SHORTEST_COMMIT {
+            let problem = format!("a commit is named by at least {SHORTEST_COMMIT} characters");
+            return Err(Refusal::Invalid { field: "commit".into(), problem });
+        }
+        Ok(self.offer.tip.starts_with(commit))
     }
 
     /// Whether a reviewer still has to approve its present tip.
@@ -431,9 +435,42 @@ pub fn waits_for_fix<'a>(
     fixes.next().map(|(other, _)| other.id.clone())
 }
 
+/// Work that landed and was taken back, each with the landing that took it back. What was landed again after that is not there.
+#[must_use]
+pub fn taken_back<'l>(landings: impl IntoIterator<Item = &'l Landing>) -> Vec<(&'l Landing, &'l Landing)> {
+    let known: BTreeMap<&LandingId, &Landing> = landings.into_iter().map(|landing| (&landing.id, landing)).collect();
+    let after = |landing: &&'l Landing| known.get(landing.reverted_by.as_ref()?).copied();
+    let works = known.values().copied().filter(|landing| landing.reverts.is_none());
+    let found = works.filter_map(|work| {
+        // A landing takes the work back, the next one takes that back, and so on.
+        let reverts: Vec<&Landing> = std::iter::successors(after(&work), after).take(known.len()).collect();
+        let last = reverts.last().filter(|_| reverts.len() % 2 == 1)?;
+        Some((work, *last))
+    });
+    found.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_taken_back_and_landed_again_is_in_the_target() {
+        let by = |id: &str, reverts: Option<&str>, reverted_by: Option<&str>| Landing {
+            reverts: reverts.map(LandingId::known),
+            reverted_by: reverted_by.map(LandingId::known),
+            ..landing(id, 0, 1)
+        };
+        let found = |landings: &[Landing]| -> Vec<String> {
+            taken_back(landings).iter().map(|(work, by)| format!("{} by {}", work.id, by.id)).collect()
+        };
+        let work = by("ln_a", None, Some("ln_b"));
+        assert_eq!(found(&[work.clone(), by("ln_b", Some("ln_a"), None)]), ["ln_a by ln_b"]);
+        let again = [work.clone(), by("ln_b", Some("ln_a"), Some("ln_c")), by("ln_c", Some("ln_b"), None)];
+        assert_eq!(found(&again), Vec::<String>::new());
+        // A circle, which no toft writes, ends.
+        assert!(found(&[work, by("ln_b", Some("ln_a"), Some("ln_a"))]).len() < 2);
+    }
 
     pub(crate) fn landing(id: &str, priority: u8, created: i64) -> Landing {
         Landing {

@@ -76,6 +76,7 @@ impl Verb for Register {
         }
         agent.runtime = self.runtime.or(agent.runtime);
         agent.host = work.processes.host().to_owned();
+        agent.machine = work.processes.machine_name().to_owned();
         if before.as_ref() != Some(&agent) {
             agent.seen = work.now.wall;
             work.record(
@@ -129,6 +130,10 @@ impl Verb for Tell {
             let wanted = "register it again first (toft agent register)".into();
             return Err(Refusal::WrongState { id: agent.name, state: "removed".into(), wanted }.into());
         }
+        if self.state == AgentState::Gone {
+            let problem = "an agent is paused or resumed; agent.remove removes it".to_owned();
+            return Err(Refusal::Invalid { field: "state".into(), problem }.into());
+        }
         let paused = self.state == AgentState::Draining;
         let note = self.note.filter(|note| paused && !note.trim().is_empty());
         if note.as_ref().is_some_and(|note| note.len() > LONGEST_NOTE) {
@@ -176,7 +181,7 @@ impl Verb for TellRunner {
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Agent>> {
         let agents = work.tx.agents()?.into_iter().filter(|agent| agent.state != AgentState::Gone);
         let found: Vec<Agent> = if let Some(machine) = &self.machine {
-            agents.filter(|agent| agent.host == *machine && agent.role != Role::Human).collect()
+            agents.filter(|agent| agent.machine_name() == machine && agent.role != Role::Human).collect()
         } else {
             let slot = |agent: &Agent| agent.runs_agents() && is_slot_of(&agent.name, &self.runner);
             let (slots, others): (Vec<Agent>, Vec<Agent>) = agents.partition(slot);

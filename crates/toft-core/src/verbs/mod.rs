@@ -358,9 +358,10 @@ impl VerbContext<'_> {
     pub(crate) fn greet(&mut self, mut agent: Agent) -> VerbResult<Agent> {
         const NEWS: Duration = Duration::from_secs(30);
         let stale = self.now.wall.since(agent.seen) >= NEWS || agent.seen > self.now.wall;
-        if stale || agent.host != self.processes.host() {
+        let (host, machine) = (self.processes.host(), self.processes.machine_name());
+        if stale || agent.host != host || agent.machine != machine {
             agent.seen = self.now.wall;
-            agent.host = self.processes.host().to_owned();
+            (agent.host, agent.machine) = (host.to_owned(), machine.to_owned());
             self.tx.write_derived(&[Write::Agent(agent.clone())])?;
         }
         for lease in self.tx.leases(&LeasesOf::Agent(agent.id.clone()))? {
@@ -379,10 +380,11 @@ impl VerbContext<'_> {
 
     /// An agent that is seen for the first time. On a machine that is drained, it is paused with the others.
     pub(crate) fn new_agent(&mut self, name: String, role: Role) -> VerbResult<Agent> {
-        let host = self.processes.host().to_owned();
+        let (host, machine) = (self.processes.host().to_owned(), self.processes.machine_name().to_owned());
+        let name_of_machine = if machine.is_empty() { &host } else { &machine };
         let paused = match role {
             Role::Human => None,
-            _ => self.tx.agents()?.into_iter().find(|known| known.drained && known.host == host),
+            _ => self.tx.agents()?.into_iter().find(|known| known.drained && known.machine_name() == name_of_machine),
         };
         Ok(Agent {
             id: AgentId::generate(self.ids),
@@ -391,6 +393,7 @@ impl VerbContext<'_> {
             capabilities: Vec::new(),
             runtime: None,
             host,
+            machine,
             state: if paused.is_some() { AgentState::Draining } else { AgentState::Active },
             drained: paused.is_some(),
             note: paused.and_then(|known| known.note),

@@ -193,8 +193,13 @@ pub(super) fn run_on(store: &dyn Store, server: &Policy, call: AdmittedCall) -> 
     let AdmittedCall { token, call, sent, admitted } = call;
     let SentCall { caller, op, request } = sent;
     let policy = caller.policy.as_ref().map_or_else(|| server.clone(), |policy| policy.within(server));
-    let processes =
-        DistantProcesses { host: caller.host, disks: caller.disks, ended: caller.ended, running: caller.running };
+    let processes = DistantProcesses {
+        host: caller.host,
+        disks: caller.disks,
+        machine: caller.machine,
+        ended: caller.ended,
+        running: caller.running,
+    };
     let mut ids = random_ids();
     let mut as_sent = Caller {
         actor: &admitted.agent,

@@ -133,6 +133,7 @@ pub(super) fn agent(id: &str, name: &str) -> Agent {
         capabilities: vec!["gpu".into(), "rust".into()],
         runtime: Some("claude".into()),
         host: "here".into(),
+        machine: "build-7".into(),
         state: AgentState::Draining,
         note: Some("a new disk".into()),
         assigned: true,

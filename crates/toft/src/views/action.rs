@@ -262,12 +262,12 @@ impl RowAction {
 
     /// Pauses all agents of a machine.
     pub(crate) fn drain(machine: &str) -> Self {
-        let command = ["pause", "--machine", machine, "--message="];
+        let command = ["pause", &format!("--machine={machine}"), "--message="];
         Self::new('p', "drain", &command).asking("Why, for others who look").by(agent::TellRunner::NAME)
     }
 
     pub(crate) fn resume_machine(machine: &str) -> Self {
-        Self::new('p', "resume", &["resume", "--machine", machine]).by(agent::TellRunner::NAME)
+        Self::new('p', "resume", &["resume", &format!("--machine={machine}")]).by(agent::TellRunner::NAME)
     }
 
     pub(crate) fn end_rest(agent: &str) -> Self {

@@ -101,12 +101,12 @@ impl AgentsView {
                 _ if !listed.holds.is_empty() || waits || listed.agent.role == Role::Human => {}
                 Presence::Offline | Presence::Removed => view.offline += 1,
                 presence => {
-                    let name = listed.agent.name;
+                    let name = listed.agent.name.clone();
                     let action =
                         if presence == Presence::Paused { RowAction::resume(&name) } else { RowAction::pause(&name) };
                     view.rows.push(AgentRow {
                         presence,
-                        machine: listed.agent.host,
+                        machine: listed.agent.machine_name().to_owned(),
                         runtime: listed.agent.runtime,
                         repository: None,
                         id: String::new(),
@@ -153,7 +153,7 @@ impl AgentsView {
             let actions = [RowAction::tell(&id), RowAction::stop(&id), pause];
             self.rows.push(AgentRow {
                 presence: listed.map_or(Presence::Working, |listed| listed.presence),
-                machine: listed.map(|listed| listed.agent.host.clone()).unwrap_or_default(),
+                machine: listed.map(|listed| listed.agent.machine_name().to_owned()).unwrap_or_default(),
                 runtime: listed.and_then(|listed| listed.agent.runtime.clone()),
                 repository: name.clone(),
                 workspace: row.workspace.or(row.worktree),
@@ -198,7 +198,7 @@ impl AgentsView {
             let listed = agents.get(&(store.clone(), from.clone())).map(|(listed, _)| listed);
             self.rows.push(AgentRow {
                 presence: listed.map_or(Presence::Idle, |listed| listed.presence),
-                machine: listed.map(|listed| listed.agent.host.clone()).unwrap_or_default(),
+                machine: listed.map(|listed| listed.agent.machine_name().to_owned()).unwrap_or_default(),
                 runtime: listed.and_then(|listed| listed.agent.runtime.clone()),
                 repository: name.clone(),
                 shown: source.shorten(&[&id]).swap_remove(0),

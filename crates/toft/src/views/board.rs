@@ -6,6 +6,7 @@ use serde::Serialize;
 use toft_core::{
     flow::{TaskStatus, Workflow, WorkflowStatus},
     issue::stage::{IssueStage, StageFacts},
+    landing::LandingState,
     verbs::{land::ListedLanding, status},
 };
 use toft_plan::{FoundIssue, IssueFilter};
@@ -271,7 +272,8 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
     let stage = facts.stage();
     let asks = known.asks.get(&issue.id);
     let mut actions = Vec::new();
-    let note = match (held, landing) {
+    let failed = known.failed.get(&issue.id).map(|text| format!("failed: {text}"));
+    let note = match (held, landing.filter(|entry| failed.is_none() || entry.landing.state != LandingState::Bounced)) {
         _ if issue.closed.is_some() => known.taken_back.contains(&issue.id).then(|| {
             actions.push(RowAction::reopen(&issue.id));
             "landed, and taken back".to_owned()
@@ -285,10 +287,7 @@ fn card(known: &Known, found: &FoundIssue, ready: bool, why: Option<String>) -> 
             Some(landing_state(entry))
         }
         (None, None) => {
-            let failed = known.failed.get(&issue.id).map(|text| {
-                actions.push(RowAction::retry(&issue.id));
-                format!("failed: {text}")
-            });
+            actions.extend(failed.as_ref().map(|_| RowAction::retry(&issue.id)));
             failed.or_else(|| asks.map(|asked| asked.text.clone())).or(why)
         }
     };

@@ -432,6 +432,11 @@ impl IssueView {
 
     /// What its agents changed, in the format of git: of finished work, what would land.
     pub fn diff(source: &RepositorySource<'_>, id: &str) -> Result<DiffView, Error> {
+        if !source.is_clone {
+            return Ok(DiffView::missing(
+                "it is shown in a clone: toft review, toft diff, or the board there".to_owned(),
+            ));
+        }
         let work = source.toft.work();
         let landing = some(work.landings(&[id.to_owned()], 0))?.and_then(|found| found.into_iter().next());
         let queued = landing.filter(|entry| entry.landing.state == LandingState::Queued);
@@ -445,7 +450,8 @@ impl IssueView {
         let Ok(all) = source.toft.workspaces() else { return Ok(none()) };
         let Some(named) = some(all.named(Some(id)))? else { return Ok(none()) };
         let Some(workspace) = some(all.open(&named))? else { return Ok(none()) };
-        Ok(DiffView::of(&readable(&all.diff(&workspace, false)?)))
+        let diff = all.diff(&workspace, false);
+        Ok(diff.map_or_else(|error| DiffView::missing(error.to_string()), |diff| DiffView::of(&readable(&diff))))
     }
 }
 

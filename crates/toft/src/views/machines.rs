@@ -84,8 +84,8 @@ impl MachinesView {
             let me = &source.toft.located().agent;
             let mut here: BTreeMap<String, MachineRow> = BTreeMap::new();
             for listed in source.toft.work().act(me, None, agent::List { all: false })? {
-                let row = here.entry(listed.agent.host.clone()).or_insert_with(|| MachineRow::new(&listed.agent.host));
-                row.add(listed);
+                let name = listed.agent.machine_name().to_owned();
+                here.entry(name.clone()).or_insert_with(|| MachineRow::new(&name)).add(listed);
             }
             for (host, mut row) in here {
                 let action = match row.drained {

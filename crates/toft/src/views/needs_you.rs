@@ -301,8 +301,8 @@ fn collision(found: &Collision) -> Need {
         .between
         .iter()
         .map(|party| match (&party.issue, &party.title) {
-            (Some(issue), Some(title)) => format!("{issue} ({title})"),
-            (None, Some(title)) => title.clone(),
+            (_, Some(title)) => title.clone(),
+            (Some(issue), None) => issue.clone(),
             _ => party.workspace.clone(),
         })
         .collect();

@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 use toft_core::{
     id::LandingId,
-    landing::{Landing, LandingState, LandingWait},
+    landing::{self, Landing, LandingState, LandingWait},
     time::Timestamp,
     verbs::land::ListedLanding,
 };
@@ -139,14 +139,16 @@ pub(super) fn actions(entry: &ListedLanding, id: &str) -> Vec<RowAction> {
 
 /// Issues whose last work that landed was taken back.
 pub(super) fn taken_back(all: &[ListedLanding]) -> BTreeSet<String> {
+    let landings = || all.iter().map(|entry| &entry.landing);
+    let back: BTreeSet<&LandingId> = landing::taken_back(landings()).into_iter().map(|(work, _)| &work.id).collect();
     let mut newest: BTreeMap<String, &Landing> = BTreeMap::new();
-    for landing in all.iter().map(|entry| &entry.landing).filter(|landing| landing.state == LandingState::Landed) {
-        let known = newest.entry(landing_name(landing)).or_insert(landing);
-        if landing.created > known.created {
-            *known = landing;
+    for work in landings().filter(|work| work.state == LandingState::Landed && work.reverts.is_none()) {
+        let known = newest.entry(landing_name(work)).or_insert(work);
+        if work.created > known.created {
+            *known = work;
         }
     }
-    newest.retain(|_, landing| landing.reverts.is_some() != landing.reverted_by.is_some());
+    newest.retain(|_, work| back.contains(&work.id));
     newest.into_keys().collect()
 }
 

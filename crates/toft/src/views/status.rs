@@ -60,11 +60,11 @@ impl StatusView {
         let RepositorySource { toft, scope, name, ledgers, .. } = source;
         let me = &toft.located().agent;
         let mut outcome = toft.work().act(me, None, status::Request { scope: scope.clone(), limit })?;
-        let mut workspaces = Overview::default();
+        let (mut workspaces, unlanded) = (Overview::default(), unlanded(toft)?);
         match toft.workspaces() {
             Ok(all) => {
-                // Only work that goes on can collide.
-                workspaces = all.overview(outcome.working.len() > 1, LOOKING)?;
+                // Work that goes on collides, and work that is not landed.
+                workspaces = all.overview(outcome.working.len() + unlanded.finished > 1, LOOKING)?;
                 self.now = all.now()?;
             }
             Err(_) if name.is_some() => {
@@ -80,7 +80,6 @@ impl StatusView {
         let agents = toft.work().act(me, None, agent::List { all: false })?;
         let draining = agents.into_iter().filter(|row| row.agent.state == AgentState::Draining);
         self.paused.extend(draining.map(|row| row.agent.name));
-        let unlanded = unlanded(toft)?;
         let name = name.clone();
         self.repositories.push(RepositoryStatus { name, outcome, workspaces, proposals, proposed, orphans, unlanded });
         Ok(())

@@ -71,7 +71,7 @@ impl Verb for Review {
             let looked_at = reviewed.spec.reviews.map(|work| work.tip);
             self.tip = self.tip.or(looked_at);
         }
-        if !self.tip.as_ref().is_none_or(|tip| landing.is_at(tip)) {
+        if !self.tip.as_ref().map_or(Ok(true), |tip| landing.is_at(tip))? {
             return Err(wrong("changed since you looked at it".into(), "look at it again: toft review").into());
         }
         if !self.approve {
