@@ -98,7 +98,9 @@ fn a_large_night_is_seen_quickly_and_for_hours() {
     }
     let share = (processor(board.pid()) - before) / begun.elapsed().as_secs_f64();
     println!("{count} changes in {:?}, {share:.2} of a core", begun.elapsed());
-    page.until(&format!("step {}:", count - 1));
+    // The first agent is on the screen.
+    let message = night.change(count * night.at_work.len());
+    page.until(&message);
     let log: Value = night.home.toft(&night.repo, &["log", "--limit", "1", "--json"]).data();
     println!("the last event: {}", log[0]["seq"]);
     for (name, url) in screens(&origin) {
