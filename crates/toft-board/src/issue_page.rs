@@ -4,11 +4,14 @@ use maud::{Markup, html};
 use toft::{
     Error,
     text::clean,
-    time::span,
+    time::{Timestamp, span},
     views::{AttemptRow, IssueView, LineComments, RepositorySource},
 };
 
 use crate::items::{ItemList, history_item, item, lines, link, list, time};
+
+/// Notes that are seen at once.
+const NOTES: usize = 5;
 
 /// The lists of an issue's page. Its changes and its log are texts that the page asks for in parts.
 pub(crate) fn issue_lists(source: &RepositorySource<'_>, id: &str) -> Result<Vec<ItemList>, Error> {
@@ -81,13 +84,21 @@ fn about(view: &IssueView) -> Markup {
                 }
             }
         }
-        @if !view.notes.is_empty() {
+        @let (earlier, last) = view.notes.split_at(view.notes.len().saturating_sub(NOTES));
+        @if !last.is_empty() {
             section {
                 h2 { "Notes of the agent" }
-                ul { @for (at, note) in &view.notes { li { (time(*at)) " " (lines(note)) } } }
+                @if !earlier.is_empty() {
+                    details { summary.faint { (earlier.len()) " earlier" } (notes(earlier)) }
+                }
+                (notes(last))
             }
         }
     }
+}
+
+fn notes(notes: &[(Timestamp, String)]) -> Markup {
+    html! { ul { @for (at, note) in notes { li { (time(*at)) " " (lines(note)) } } } }
 }
 
 /// Attempts one after the other; the page draws the time that each took, and shortens the time between them.
