@@ -156,7 +156,7 @@ pub enum Refusal {
         agent: String,
         /// Paused or removed.
         state: String,
-        /// Why.
+        /// What was said when it was paused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },

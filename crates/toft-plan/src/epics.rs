@@ -8,7 +8,7 @@ use toft_core::{
 };
 use toft_session::error::Error;
 
-use super::{Plan, Wrote, noted::noted, write::Draft};
+use super::{Plan, Wrote, draft::Draft, noted::noted};
 
 /// Nothing is nested deeper.
 const DEEPEST: usize = 100;

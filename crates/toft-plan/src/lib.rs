@@ -14,6 +14,7 @@ mod beads_directory;
 mod compact;
 mod contest;
 mod copy;
+mod draft;
 mod epics;
 mod guard;
 mod import_export;

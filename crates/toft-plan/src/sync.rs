@@ -487,7 +487,7 @@ impl Plan<'_> {
         if lines.is_empty() && verbatim.is_empty() {
             return Ok(TakenLines { changed: 0, broken, archived });
         }
-        let build = |draft: &mut super::write::Draft<'_>| {
+        let build = |draft: &mut super::draft::Draft<'_>| {
             for line in lines.into_values().flatten() {
                 draft.take(line)?;
             }
@@ -526,7 +526,7 @@ impl Plan<'_> {
             let found = lines_of(&proposal.files)?.remove(&proposal.id).unwrap_or_default();
             lines.extend(found.into_iter().filter(|line| line.made == LineOrigin::Written && line.broken.is_empty()));
         }
-        let build = |draft: &mut super::write::Draft<'_>| {
+        let build = |draft: &mut super::draft::Draft<'_>| {
             for line in lines {
                 let (id, offered) = (line.record.id().to_owned(), issue_of(&line.record)?);
                 let known = if draft.has(&id)? { Some(draft.issue(&id)?) } else { None };

@@ -7,10 +7,7 @@ use toft_core::{
 };
 use toft_session::error::Error;
 
-use super::{
-    IssueFilter, Plan, Wrote,
-    write::{Draft, issue_from},
-};
+use super::{IssueFilter, Plan, Wrote, draft::Draft, write::issue_from};
 
 impl Plan<'_> {
     /// Makes issues of one ledger what they were before an operation, all of them or none; new ones are deleted. With
