@@ -396,7 +396,7 @@ fn what_has_landed_is_taken_back_by_another_landing() {
         assert!(yard.repo.join("two.txt").exists(), "{how}");
         let again = yard.home.toft(&yard.repo, &["land", "revert", &id]).fails(5);
         assert!(again.contains("nothing to take back"), "{how}: {again}");
-        // Whoever takes it up again begins where the target is now: what was taken back would not come from the old commits.
+        // The next attempt begins where the target is now: what was taken back would not come from the old commits.
         yard.home.toft(&yard.repo, &["edit", &id, "--reopen"]).ok();
         yard.home.toft(&yard.repo, &["--as", "bo", "claim", &id, "--ws"]).ok();
         let workspace = yard.home.toft(&yard.repo, &["--as", "bo", "ws", "path", &id]).ok();
