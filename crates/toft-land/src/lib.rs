@@ -288,12 +288,15 @@ impl<'w> Lander<'w> {
 
     /// Work that is queued for a target.
     pub(crate) fn queued(&self, target: &str, ids: &[String]) -> Result<Vec<ListedLanding>, Error> {
-        let mut entries = self.work.landings(ids, 0)?;
-        entries.retain(|ListedLanding { landing, .. }| {
-            let queued = landing.offer.target == target && landing.state == LandingState::Queued;
-            queued && self.is_as_seen(landing).unwrap_or(false)
-        });
-        Ok(entries)
+        let mut queued = Vec::new();
+        for entry in self.work.landings(ids, 0)? {
+            let ListedLanding { landing, .. } = &entry;
+            let waits = landing.offer.target == target && landing.state == LandingState::Queued;
+            if waits && self.is_as_seen(landing)? {
+                queued.push(entry);
+            }
+        }
+        Ok(queued)
     }
 
     /// The same lander, which stops as soon as `stop` is true.
