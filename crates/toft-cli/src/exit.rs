@@ -381,7 +381,11 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
             "not_allowed",
             "toft agent send human \"…\" asks for it · toft agent --help lists rights".into(),
         ),
-        Refusal::AgentPaused { agent, .. } => (NOT_ALLOWED, "agent_paused", format!("toft agent resume {agent}")),
+        Refusal::AgentPaused { agent, .. } => (
+            NOT_ALLOWED,
+            "agent_paused",
+            format!("toft agent resume {agent}; on a drained machine, toft resume --machine NAME"),
+        ),
         Refusal::Exists { .. } => (CONFLICT, "exists", "choose another name".into()),
         Refusal::NoRoom { .. } => (
             CONFLICT,
