@@ -1,4 +1,4 @@
-//! Sends work back, with what an agent has to know to mend it.
+//! Sends work back, with what an agent has to know to fix it.
 
 use toft_core::{
     id::LandingId,
@@ -7,71 +7,72 @@ use toft_core::{
 };
 use toft_session::error::Error;
 
-use crate::{Journal, LandEvent, Lander};
+use crate::{Lander, report::LandEvent, run::LandRun};
 
-/// Why work goes back.
-pub(crate) struct WhyBounced {
+/// What an agent is told about work that was sent back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BounceNotice {
     pub(crate) reason: BounceReason,
     pub(crate) message: String,
+    /// The files that conflict, or that the comments of a review are about.
     pub(crate) files: Vec<String>,
-    /// A person decides first.
-    pub(crate) asks: bool,
+    /// Whether a person decides before an agent takes it up again.
+    pub(crate) asks_person: bool,
+}
+
+impl BounceNotice {
+    pub(crate) fn conflict(target: &str, files: Vec<String>) -> Self {
+        let message = format!("It conflicts with {target} in {}.", files.join(", "));
+        Self { files, ..Self::new(BounceReason::Conflict, message) }
+    }
+
+    pub(crate) fn failed_check(message: String) -> Self {
+        Self::new(BounceReason::Check, message)
+    }
+
+    pub(crate) fn policy(message: String) -> Self {
+        Self::new(BounceReason::Policy, message)
+    }
+
+    fn new(reason: BounceReason, message: String) -> Self {
+        Self { reason, message, files: Vec::new(), asks_person: false }
+    }
 }
 
 impl Lander<'_> {
+    /// Sends work back that cannot land on `base`: its task is open again, with the notice.
     pub(crate) fn bounce(
         &self,
         landing: &Landing,
-        target: &str,
-        reason: BounceReason,
-        message: String,
-        files: Vec<String>,
-        journal: &mut Journal<'_>,
+        base: &str,
+        notice: BounceNotice,
+        run: &mut LandRun<'_>,
     ) -> Result<(), Error> {
-        self.send_back(landing, target, WhyBounced { reason, message, files, asks: false }, journal)
-    }
-
-    pub(crate) fn send_back(
-        &self,
-        landing: &Landing,
-        target: &str,
-        WhyBounced { reason, message, files, asks }: WhyBounced,
-        journal: &mut Journal<'_>,
-    ) -> Result<(), Error> {
+        let BounceNotice { reason, message, files, asks_person } = notice;
+        // Only a conflict has another side.
         let against = match reason {
-            BounceReason::Conflict => self.changed_by(landing, target, &files)?,
-            _ => Vec::new(),
+            BounceReason::Conflict => self.landings_that_changed(&files, landing, base)?,
+            BounceReason::Check | BounceReason::Review | BounceReason::Policy => Vec::new(),
         };
         let request = BounceLanding {
             landing: landing.id.clone(),
             tip: landing.offer.tip.clone(),
-            target: target.to_owned(),
+            target: base.to_owned(),
             reason,
             message: message.clone(),
             files,
             against,
-            asks,
+            asks: asks_person,
         };
-        let landing = self.work.act(self.actor(), None, request)?;
-        journal.say(&LandEvent::Bounced { landing: Box::new(landing.clone()), reason, message });
-        journal.summary.bounced.push(landing);
+        let landing = self.work.act(self.agent_name(), None, request)?;
+        run.report(&LandEvent::Bounced { landing: Box::new(landing.clone()), reason, message });
+        run.summary.bounced.push(landing);
         Ok(())
     }
 
-    /// Landings that changed these files since the work began.
-    fn changed_by(&self, landing: &Landing, target: &str, files: &[String]) -> Result<Vec<LandingId>, Error> {
-        let found = self.repository.landings_of_files(&landing.offer.tip, target, files)?;
+    /// Returns the other landings that changed these files in the target since the work began.
+    fn landings_that_changed(&self, files: &[String], landing: &Landing, base: &str) -> Result<Vec<LandingId>, Error> {
+        let found = self.repository.landings_of_files(&landing.offer.tip, base, files)?;
         Ok(found.into_iter().map(LandingId::known).filter(|id| *id != landing.id).collect())
-    }
-
-    pub(crate) fn bounce_conflict(
-        &self,
-        landing: &Landing,
-        target: &str,
-        files: Vec<String>,
-        journal: &mut Journal<'_>,
-    ) -> Result<(), Error> {
-        let message = format!("It conflicts with {} in {}.", landing.offer.target, files.join(", "));
-        self.bounce(landing, target, BounceReason::Conflict, message, files, journal)
     }
 }

@@ -1,20 +1,52 @@
-//! Speaks with a forge through its own program, which has the user's account: `gh`, `glab` or `tea`. Each passes requests on
-//! to the forge's API; nothing here knows a password.
+//! Speaks with a forge through its own program, which has the user's account: `gh`, `glab` or `tea`.
+//!
+//! Each program passes requests on to the forge's API, so no password is known here. GitHub, Gitea and Forgejo share the
+//! API of pulls; GitLab has merge requests. Both are read into the same [`PullRequestFacts`].
 
-use std::{path::Path, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use serde_json::Value;
 use toft_core::landing::{PullRequestComment, PullRequestFacts, PullRequestReview, PullRequestState};
-use toft_session::land::ForgeProgram;
+use toft_session::{error::Error, land::ForgeProgram};
+use toft_vcs::exchange::ExchangeError;
 
-/// How long a forge may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How many failed checks of a commit are told, with their logs.
-const TOLD: usize = 5;
-/// Maximum number of characters of what a program says when it fails.
-const SAID: usize = 300;
-/// How many comments, reviews and checks are read.
-const READ: &str = "per_page=100&limit=100";
+/// How long a forge may take to answer one request.
+const FORGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The most failed checks of a commit that are read, with their logs.
+const MAX_FAILED_CHECKS: usize = 5;
+
+/// Characters of a program's error output in a message.
+const MAX_ERROR_CHARS: usize = 300;
+
+/// Asks for the longest page that every forge gives: GitHub's name for it, and Gitea's.
+const PAGE_QUERY: &str = "per_page=100&limit=100";
+
+/// Why a forge did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ForgeError {
+    #[error("{url} is no project on a forge: its address has to be like https://HOST/OWNER/NAME")]
+    NotAProject { url: String },
+    #[error("which forge is {host}? `forge` in [land] says gh, glab or tea")]
+    UnknownForge { host: String },
+    #[error("{program} is not installed, or not on PATH")]
+    NotInstalled { program: &'static str },
+    #[error("{program}: {source}")]
+    NotStarted { program: &'static str, source: io::Error },
+    #[error("{program} {path}: {output}")]
+    Failed { program: &'static str, path: String, output: String },
+    #[error("{program} does not answer in JSON: {source}")]
+    NotJson { program: &'static str, source: serde_json::Error },
+    #[error("the answer names no pull request: {answer}")]
+    NoPullRequest { answer: Value },
+}
+
+impl From<ForgeError> for Error {
+    fn from(error: ForgeError) -> Self {
+        // To the caller a forge is one more remote that refuses: the target is blocked, and the run goes on.
+        ExchangeError::Conflict(error.to_string()).into()
+    }
+}
 
 /// A project on a forge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,243 +67,219 @@ pub(crate) struct NewPullRequest<'a> {
 }
 
 impl Forge {
-    /// The project that a remote's address names.
-    pub(crate) fn of(url: &str, named: Option<ForgeProgram>) -> Result<Self, String> {
-        let (host, project) = project_of(url).ok_or_else(|| {
-            // A password may be in it.
-            let url = url.rsplit('@').next().unwrap_or(url);
-            format!("{url} is no project on a forge: its address has to be like https://HOST/OWNER/NAME")
-        })?;
-        let program = named.or_else(|| {
-            let says = |word: &str| host.contains(word);
-            match (says("github"), says("gitlab"), says("gitea") || says("forgejo") || says("codeberg")) {
-                (true, ..) => Some(ForgeProgram::Gh),
-                (_, true, _) => Some(ForgeProgram::Glab),
-                (.., true) => Some(ForgeProgram::Tea),
-                _ => None,
-            }
-        });
-        let program =
-            program.ok_or_else(|| format!("which forge is {host}? `forge` in [land] says gh, glab or tea"))?;
-        Ok(Self { program, host, project })
+    /// Finds the project that a remote's address names. Without `program`, the host tells which forge it is.
+    pub(crate) fn from_remote_url(url: &str, program: Option<ForgeProgram>) -> Result<Self, ForgeError> {
+        let Some((host, project)) = parse_project_url(url) else {
+            // The address may have a password in it.
+            let url = url.rsplit('@').next().unwrap_or(url).to_owned();
+            return Err(ForgeError::NotAProject { url });
+        };
+        match program.or_else(|| program_of_host(&host)) {
+            Some(program) => Ok(Self { program, host, project }),
+            None => Err(ForgeError::UnknownForge { host }),
+        }
     }
 
-    /// The owner of the project.
-    pub(crate) fn owner(&self) -> &str {
+    pub(crate) fn project_owner(&self) -> &str {
         self.project.rsplit_once('/').map_or("", |(owner, _)| owner)
     }
 
     /// Opens a pull request; returns its number and address.
-    pub(crate) fn open(&self, new: &NewPullRequest<'_>) -> Result<(u64, String), String> {
+    pub(crate) fn open_pull_request(&self, new: &NewPullRequest<'_>) -> Result<(u64, String), ForgeError> {
         let NewPullRequest { head, base, title, body } = *new;
-        let made = match self.program {
-            ForgeProgram::Gh | ForgeProgram::Tea => self.ask(
+        let answer = match self.program {
+            ForgeProgram::Gh | ForgeProgram::Tea => self.call_api(
                 &format!("repos/{}/pulls", self.project),
                 &[("title", title), ("head", head), ("base", base), ("body", body)],
             ),
-            ForgeProgram::Glab => self.ask(
-                &format!("projects/{}/merge_requests", self.encoded()),
+            ForgeProgram::Glab => self.call_api(
+                &format!("projects/{}/merge_requests", self.encoded_project()),
                 &[("title", title), ("source_branch", head), ("target_branch", base), ("description", body)],
             ),
         }?;
-        number_and_url(&made).ok_or_else(|| format!("the answer names no pull request: {made}"))
+        number_and_url(&answer).ok_or(ForgeError::NoPullRequest { answer })
     }
 
-    /// The open pull request of a branch.
-    pub(crate) fn opened(&self, head: &str, base: &str) -> Result<Option<(u64, String)>, String> {
-        let branch = head.rsplit(':').next().unwrap_or(head);
+    /// Finds the open pull request of a branch; returns its number and address.
+    pub(crate) fn find_open_pull_request(&self, head: &str, base: &str) -> Result<Option<(u64, String)>, ForgeError> {
+        let (owner, branch) = head.split_once(':').unwrap_or((self.project_owner(), head));
         let listed = match self.program {
             ForgeProgram::Gh => {
-                let owner = if head.contains(':') { head.to_owned() } else { format!("{}:{head}", self.owner()) };
-                self.ask(&format!("repos/{}/pulls?state=open&base={base}&head={owner}", self.project), &[])
+                let query = format!("state=open&base={base}&head={owner}:{branch}");
+                self.call_api(&format!("repos/{}/pulls?{query}", self.project), &[])
             }
-            ForgeProgram::Tea => self.ask(&format!("repos/{}/pulls?state=open&{READ}", self.project), &[]),
+            ForgeProgram::Tea => self.call_api(&format!("repos/{}/pulls?state=open&{PAGE_QUERY}", self.project), &[]),
             ForgeProgram::Glab => {
                 let query = format!("state=opened&source_branch={branch}&target_branch={base}");
-                self.ask(&format!("projects/{}/merge_requests?{query}", self.encoded()), &[])
+                self.call_api(&format!("projects/{}/merge_requests?{query}", self.encoded_project()), &[])
             }
         }?;
-        let owner = head.split_once(':').map_or(self.owner(), |(owner, _)| owner);
-        let is = |value: &Value, wanted: &str| value.as_str().is_none_or(|said| said.eq_ignore_ascii_case(wanted));
-        let of_branch = |found: &&Value| {
-            let name = found["head"]["ref"].as_str().or(found["source_branch"].as_str());
-            let target = is(&found["base"]["ref"], base) && is(&found["target_branch"], base);
-            // A branch of the same name in a stranger's fork is another one.
-            name == Some(branch) && target && is(&found["head"]["repo"]["owner"]["login"], owner)
-        };
-        Ok(listed.as_array().into_iter().flatten().find(of_branch).and_then(number_and_url))
+        let found = array_items(&listed).find(|request| is_request_of(request, owner, branch, base));
+        Ok(found.and_then(number_and_url))
     }
 
-    /// What the forge says of a pull request.
-    pub(crate) fn look(&self, number: u64) -> Result<PullRequestFacts, String> {
+    /// Reads what the forge says of a pull request.
+    pub(crate) fn pull_request_facts(&self, number: u64) -> Result<PullRequestFacts, ForgeError> {
         match self.program {
-            ForgeProgram::Gh | ForgeProgram::Tea => self.look_at_pull(number),
-            ForgeProgram::Glab => self.look_at_merge_request(number),
+            ForgeProgram::Gh | ForgeProgram::Tea => self.read_pull(number),
+            ForgeProgram::Glab => self.read_merge_request(number),
         }
     }
 
-    fn look_at_pull(&self, number: u64) -> Result<PullRequestFacts, String> {
-        let at = format!("repos/{}/pulls/{number}", self.project);
-        let pull = self.ask(&at, &[])?;
-        let head = pull["head"]["sha"].as_str().unwrap_or_default().to_owned();
-        let state = match (pull["merged"].as_bool(), pull["state"].as_str()) {
-            (Some(true), _) => PullRequestState::Merged { commit: text(&pull["merge_commit_sha"]) },
-            (_, Some("closed")) => PullRequestState::Closed,
-            _ => PullRequestState::Open,
+    fn read_pull(&self, number: u64) -> Result<PullRequestFacts, ForgeError> {
+        let path = format!("repos/{}/pulls/{number}", self.project);
+        let pull = self.call_api(&path, &[])?;
+        let mut facts = PullRequestFacts {
+            state: pull_state(&pull),
+            head: text_of(&pull["head"]["sha"]),
+            ..PullRequestFacts::default()
         };
-        let mut facts = PullRequestFacts { state, head, ..PullRequestFacts::default() };
         if matches!(facts.state, PullRequestState::Merged { .. }) {
             return Ok(facts);
         }
-        self.read_reviews(&at, &mut facts)?;
+        self.read_reviews(&path, &mut facts)?;
         if facts.state == PullRequestState::Open {
-            self.read_checks(&mut facts)?;
+            self.read_statuses(&mut facts)?;
+            self.read_check_runs(&mut facts)?;
         }
         Ok(facts)
     }
 
-    /// Reviews, and comments on the newest commit.
-    fn read_reviews(&self, at: &str, facts: &mut PullRequestFacts) -> Result<(), String> {
-        let listed = self.ask(&format!("{at}/reviews?{READ}"), &[])?;
+    /// Reads reviews, and comments on the newest commit.
+    fn read_reviews(&self, pull_path: &str, facts: &mut PullRequestFacts) -> Result<(), ForgeError> {
+        let listed = self.call_api(&format!("{pull_path}/reviews?{PAGE_QUERY}"), &[])?;
         let mut reviews = Vec::new();
-        for review in listed.as_array().into_iter().flatten() {
-            let asks = match review["state"].as_str() {
-                Some("CHANGES_REQUESTED" | "REQUEST_CHANGES") => Some(true),
-                Some("APPROVED") => Some(false),
-                _ => None,
-            };
-            reviews.push(PullRequestReview {
-                by: text(&review["user"]["login"]),
-                by_member: is_of_project(review),
-                commit: text(&review["commit_id"]),
-                asks,
-                text: text(&review["body"]),
-            });
+        for review in array_items(&listed) {
+            reviews.push(parse_review(review));
+            // Gitea keeps comments with their review, GitHub with the pull request.
             if let (ForgeProgram::Tea, Some(id)) = (self.program, review["id"].as_u64()) {
-                let comments = self.ask(&format!("{at}/reviews/{id}/comments"), &[])?;
+                let comments = self.call_api(&format!("{pull_path}/reviews/{id}/comments"), &[])?;
                 facts.comments.extend(comments_on(&comments, &facts.head));
             }
         }
         facts.take_reviews(reviews);
         if self.program == ForgeProgram::Gh {
-            let comments = self.ask(&format!("{at}/comments?{READ}"), &[])?;
+            let comments = self.call_api(&format!("{pull_path}/comments?{PAGE_QUERY}"), &[])?;
             facts.comments.extend(comments_on(&comments, &facts.head));
         }
         Ok(())
     }
 
-    fn read_checks(&self, facts: &mut PullRequestFacts) -> Result<(), String> {
-        let at = format!("repos/{}/commits/{}", self.project, facts.head);
-        let status = self.ask(&format!("{at}/status"), &[])?;
-        for one in status["statuses"].as_array().into_iter().flatten() {
-            let state = one["state"].as_str().or(one["status"].as_str());
-            if matches!(state, Some("failure" | "error")) {
-                let said = format!("{} {}", text(&one["description"]), text(&one["target_url"]));
-                facts.failed.push((text(&one["context"]), said.trim().to_owned()));
-            }
-        }
+    /// Reads the failed statuses of the newest commit, which other services report.
+    fn read_statuses(&self, facts: &mut PullRequestFacts) -> Result<(), ForgeError> {
+        let status = self.call_api(&format!("repos/{}/commits/{}/status", self.project, facts.head), &[])?;
+        facts.failed.extend(array_items(&status["statuses"]).filter_map(parse_failed_status));
+        Ok(())
+    }
+
+    /// Reads the failed check runs of the newest commit, which only GitHub has, with their logs.
+    fn read_check_runs(&self, facts: &mut PullRequestFacts) -> Result<(), ForgeError> {
         if self.program != ForgeProgram::Gh {
             return Ok(());
         }
-        let runs = self.ask(&format!("{at}/check-runs?{READ}"), &[])?;
-        let failed =
-            |run: &&Value| matches!(run["conclusion"].as_str(), Some("failure" | "timed_out" | "startup_failure"));
-        for run in runs["check_runs"].as_array().into_iter().flatten().filter(failed).take(TOLD) {
-            let output = ["title", "summary", "text"].map(|part| text(&run["output"][part])).join("\n");
-            let output = output.trim();
-            // A check of GitHub's own runners is a job, whose log can be read.
+        let path = format!("repos/{}/commits/{}/check-runs?{PAGE_QUERY}", self.project, facts.head);
+        let listed = self.call_api(&path, &[])?;
+        for run in array_items(&listed["check_runs"]).filter(|run| is_failed_check_run(run)).take(MAX_FAILED_CHECKS) {
+            let output = ["title", "summary", "text"].map(|part| text_of(&run["output"][part])).join("\n");
+            // A check of GitHub's own runners is a job, whose log can be read; of others there is only an address.
             let job = run["id"].as_u64().filter(|_| run["app"]["slug"].as_str() == Some("github-actions"));
-            let log = job.and_then(|id| self.run(&format!("repos/{}/actions/jobs/{id}/logs", self.project), &[]).ok());
-            let said = match log.filter(|log| !log.trim().is_empty()) {
-                Some(log) => format!("{output}\n{}", log.trim_end()),
-                None => format!("{output}\n{}", text(&run["html_url"])),
+            let log_path = job.map(|id| format!("repos/{}/actions/jobs/{id}/logs", self.project));
+            let log = log_path.and_then(|path| self.run_program(&path, &[]).ok());
+            let details = match log.filter(|log| !log.trim().is_empty()) {
+                Some(log) => log.trim_end().to_owned(),
+                None => text_of(&run["html_url"]),
             };
-            facts.failed.push((text(&run["name"]), said.trim().to_owned()));
+            let message = format!("{}\n{details}", output.trim());
+            facts.failed.push((text_of(&run["name"]), message.trim().to_owned()));
         }
         Ok(())
     }
 
-    fn look_at_merge_request(&self, number: u64) -> Result<PullRequestFacts, String> {
-        let at = format!("projects/{}/merge_requests/{number}", self.encoded());
-        let request = self.ask(&at, &[])?;
-        let commit = ["squash_commit_sha", "merge_commit_sha", "sha"].map(|name| text(&request[name]));
-        let state = match request["state"].as_str() {
-            Some("merged") => {
-                PullRequestState::Merged { commit: commit.into_iter().find(|sha| !sha.is_empty()).unwrap_or_default() }
-            }
-            Some("closed") => PullRequestState::Closed,
-            _ => PullRequestState::Open,
+    fn read_merge_request(&self, number: u64) -> Result<PullRequestFacts, ForgeError> {
+        let path = format!("projects/{}/merge_requests/{number}", self.encoded_project());
+        let request = self.call_api(&path, &[])?;
+        let mut facts = PullRequestFacts {
+            state: merge_request_state(&request),
+            head: text_of(&request["sha"]),
+            ..PullRequestFacts::default()
         };
-        let mut facts = PullRequestFacts { state, head: text(&request["sha"]), ..PullRequestFacts::default() };
         if matches!(facts.state, PullRequestState::Merged { .. }) {
             return Ok(facts);
         }
-        let pipeline = &request["head_pipeline"];
-        if pipeline["status"].as_str() == Some("failed") {
-            let jobs = format!("projects/{}/pipelines/{}/jobs?scope[]=failed", self.encoded(), pipeline["id"]);
-            for job in self.ask(&jobs, &[])?.as_array().into_iter().flatten().take(TOLD) {
-                let trace = format!("projects/{}/jobs/{}/trace", self.encoded(), job["id"]);
-                let log = self.run(&trace, &[]).unwrap_or_else(|_| text(&job["web_url"]));
-                facts.failed.push((text(&job["name"]), log.trim_end().to_owned()));
-            }
-            if facts.failed.is_empty() {
-                facts.failed.push(("pipeline".into(), text(&pipeline["web_url"])));
-            }
-        }
-        let discussions = self.ask(&format!("{at}/discussions?{READ}"), &[])?;
-        let notes = discussions.as_array().into_iter().flatten().flat_map(|one| one["notes"].as_array());
-        for note in notes.flatten() {
+        self.read_failed_jobs(&request["head_pipeline"], &mut facts)?;
+        let discussions = self.call_api(&format!("{path}/discussions?{PAGE_QUERY}"), &[])?;
+        for note in array_items(&discussions).flat_map(|discussion| array_items(&discussion["notes"])) {
             // A thread that nobody has resolved asks for a change.
             if note["resolvable"].as_bool() == Some(true) && note["resolved"].as_bool() != Some(true) {
                 facts.changes_requested = true;
-                facts.comments.push(PullRequestComment {
-                    by: text(&note["author"]["username"]),
-                    file: note["position"]["new_path"].as_str().map(str::to_owned),
-                    line: note["position"]["new_line"].as_u64(),
-                    text: text(&note["body"]),
-                });
+                facts.comments.push(parse_note(note));
             }
         }
         Ok(facts)
     }
 
-    /// The name of the project in a path of GitLab's API.
-    fn encoded(&self) -> String {
+    /// Reads the failed jobs of a pipeline, with their logs.
+    fn read_failed_jobs(&self, pipeline: &Value, facts: &mut PullRequestFacts) -> Result<(), ForgeError> {
+        if pipeline["status"].as_str() != Some("failed") {
+            return Ok(());
+        }
+        let project = self.encoded_project();
+        let path = format!("projects/{project}/pipelines/{}/jobs?scope[]=failed", pipeline["id"]);
+        for job in array_items(&self.call_api(&path, &[])?).take(MAX_FAILED_CHECKS) {
+            let trace = format!("projects/{project}/jobs/{}/trace", job["id"]);
+            let log = self.run_program(&trace, &[]).unwrap_or_else(|_| text_of(&job["web_url"]));
+            facts.failed.push((text_of(&job["name"]), log.trim_end().to_owned()));
+        }
+        // A pipeline can fail without a job, for example on a broken configuration.
+        if facts.failed.is_empty() {
+            facts.failed.push(("pipeline".into(), text_of(&pipeline["web_url"])));
+        }
+        Ok(())
+    }
+
+    /// Returns the project as a segment of a path of GitLab's API.
+    fn encoded_project(&self) -> String {
         self.project.replace('/', "%2F")
     }
 
-    /// Asks the forge, with fields as a request that makes something.
-    fn ask(&self, path: &str, fields: &[(&str, &str)]) -> Result<Value, String> {
-        let said = self.run(path, fields)?;
-        serde_json::from_str(&said).map_err(|error| format!("{} does not answer in JSON: {error}", self.program_name()))
+    /// Asks the forge, and reads its answer. With `fields`, the request creates something.
+    fn call_api(&self, path: &str, fields: &[(&str, &str)]) -> Result<Value, ForgeError> {
+        let answer = self.run_program(path, fields)?;
+        serde_json::from_str(&answer).map_err(|source| ForgeError::NotJson { program: self.program_name(), source })
     }
 
-    fn run(&self, path: &str, fields: &[(&str, &str)]) -> Result<String, String> {
+    fn run_program(&self, path: &str, fields: &[(&str, &str)]) -> Result<String, ForgeError> {
         let program = self.program_name();
-        let mut words: Vec<String> = vec![program.into(), "api".into()];
+        let words = self.command_line(path, fields);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let ended = toft_runner::ask_program(&words, Path::new("/"), FORGE_TIMEOUT);
+        let output = ended.map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => ForgeError::NotInstalled { program },
+            _ => ForgeError::NotStarted { program, source },
+        })?;
+        if !output.success {
+            let text = format!("{} {}", output.err.trim(), output.out.trim());
+            let text: String = text.chars().take(MAX_ERROR_CHARS).collect();
+            return Err(ForgeError::Failed { program, path: path.to_owned(), output: text.trim().to_owned() });
+        }
+        Ok(output.out)
+    }
+
+    fn command_line(&self, path: &str, fields: &[(&str, &str)]) -> Vec<String> {
+        let mut words: Vec<String> = vec![self.program_name().into(), "api".into()];
         // `tea` finds the account by the address of its login.
         if self.program != ForgeProgram::Tea {
             words.extend(["--hostname".into(), self.host.clone()]);
         }
         if !fields.is_empty() {
-            words.extend([if self.program == ForgeProgram::Tea { "-X" } else { "--method" }.into(), "POST".into()]);
+            let method_flag = if self.program == ForgeProgram::Tea { "-X" } else { "--method" };
+            words.extend([method_flag.into(), "POST".into()]);
         }
         words.push(path.to_owned());
         for (name, value) in fields {
             words.extend(["-f".into(), format!("{name}={value}")]);
         }
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let ended = toft_runner::ask_program(&words, Path::new("/"), PATIENCE).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => format!("{program} is not installed, or not on PATH"),
-            _ => format!("{program}: {error}"),
-        })?;
-        match ended.success {
-            true => Ok(ended.out),
-            false => {
-                let said: String = format!("{} {}", ended.err.trim(), ended.out.trim()).chars().take(SAID).collect();
-                Err(format!("{program} {path}: {}", said.trim()))
-            }
-        }
+        words
     }
 
     fn program_name(&self) -> &'static str {
@@ -283,35 +291,20 @@ impl Forge {
     }
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
+/// Guesses the program from the name of a forge's host.
+fn program_of_host(host: &str) -> Option<ForgeProgram> {
+    let names = [
+        ("github", ForgeProgram::Gh),
+        ("gitlab", ForgeProgram::Glab),
+        ("gitea", ForgeProgram::Tea),
+        ("forgejo", ForgeProgram::Tea),
+        ("codeberg", ForgeProgram::Tea),
+    ];
+    names.into_iter().find(|(name, _)| host.contains(name)).map(|(_, program)| program)
 }
 
-/// Whether a member of the project says it, where the forge tells: anybody can comment on a public one.
-fn is_of_project(said: &Value) -> bool {
-    said["author_association"].as_str().is_none_or(|who| matches!(who, "OWNER" | "MEMBER" | "COLLABORATOR"))
-}
-
-fn number_and_url(found: &Value) -> Option<(u64, String)> {
-    let number = found["number"].as_u64().or(found["iid"].as_u64())?;
-    let url = found["html_url"].as_str().or(found["web_url"].as_str())?;
-    Some((number, url.to_owned()))
-}
-
-/// Comments at lines of a commit.
-fn comments_on(listed: &Value, head: &str) -> Vec<PullRequestComment> {
-    let here = |comment: &&Value| is_of_project(comment) && comment["commit_id"].as_str().is_none_or(|of| of == head);
-    let read = |comment: &Value| PullRequestComment {
-        by: text(&comment["user"]["login"]),
-        file: comment["path"].as_str().map(str::to_owned),
-        line: comment["line"].as_u64().or(comment["position"].as_u64()),
-        text: text(&comment["body"]),
-    };
-    listed.as_array().into_iter().flatten().filter(here).map(read).collect()
-}
-
-/// The host and the project of an address: `https://HOST/OWNER/NAME.git`, `git@HOST:OWNER/NAME.git`.
-fn project_of(url: &str) -> Option<(String, String)> {
+/// Parses the host and the project of an address: `https://HOST/OWNER/NAME.git`, `git@HOST:OWNER/NAME.git`.
+fn parse_project_url(url: &str) -> Option<(String, String)> {
     let (host, path) = match url.split_once("://") {
         Some(("file", _)) => return None,
         Some((_, rest)) => rest.split_once('/')?,
@@ -322,34 +315,149 @@ fn project_of(url: &str) -> Option<(String, String)> {
     let host = if url.starts_with("http") { host } else { host.split(':').next().unwrap_or(host) };
     let path = path.trim_matches('/');
     let path = path.strip_suffix(".git").unwrap_or(path);
-    let plain = |text: &str| {
+    let has_owner_and_name =
+        path.split('/').count() > 1 && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    // Both become words of a command line: neither may be taken for an option, or for a query.
+    let is_safe_word = |text: &str| {
         !text.is_empty()
             && !text.starts_with('-')
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:".contains(c))
+            && text.chars().all(|char| char.is_ascii_alphanumeric() || "-_./:".contains(char))
     };
-    let whole = path.split('/').count() > 1 && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
-    (whole && plain(host) && plain(path)).then(|| (host.to_owned(), path.to_owned()))
+    let valid = has_owner_and_name && is_safe_word(host) && is_safe_word(path);
+    valid.then(|| (host.to_owned(), path.to_owned()))
+}
+
+fn pull_state(pull: &Value) -> PullRequestState {
+    match (pull["merged"].as_bool(), pull["state"].as_str()) {
+        (Some(true), _) => PullRequestState::Merged { commit: text_of(&pull["merge_commit_sha"]) },
+        (_, Some("closed")) => PullRequestState::Closed,
+        _ => PullRequestState::Open,
+    }
+}
+
+fn merge_request_state(request: &Value) -> PullRequestState {
+    match request["state"].as_str() {
+        Some("merged") => {
+            // Which one is set depends on how it was merged; without a merge commit it is the tip itself.
+            let commits = ["squash_commit_sha", "merge_commit_sha", "sha"].map(|name| text_of(&request[name]));
+            PullRequestState::Merged {
+                commit: commits.into_iter().find(|commit| !commit.is_empty()).unwrap_or_default(),
+            }
+        }
+        Some("closed") => PullRequestState::Closed,
+        _ => PullRequestState::Open,
+    }
+}
+
+fn number_and_url(request: &Value) -> Option<(u64, String)> {
+    let number = request["number"].as_u64().or(request["iid"].as_u64())?;
+    let url = request["html_url"].as_str().or(request["web_url"].as_str())?;
+    Some((number, url.to_owned()))
+}
+
+/// Returns whether a listed request is of this branch. One of the same name in a stranger's fork is another branch.
+fn is_request_of(request: &Value, owner: &str, branch: &str, base: &str) -> bool {
+    let is_absent_or =
+        |value: &Value, wanted: &str| value.as_str().is_none_or(|text| text.eq_ignore_ascii_case(wanted));
+    let name = request["head"]["ref"].as_str().or(request["source_branch"].as_str());
+    name == Some(branch)
+        && is_absent_or(&request["base"]["ref"], base)
+        && is_absent_or(&request["target_branch"], base)
+        && is_absent_or(&request["head"]["repo"]["owner"]["login"], owner)
+}
+
+fn parse_review(review: &Value) -> PullRequestReview {
+    PullRequestReview {
+        by: text_of(&review["user"]["login"]),
+        by_member: is_by_member(review),
+        commit: text_of(&review["commit_id"]),
+        asks: match review["state"].as_str() {
+            // GitHub's word, and Gitea's.
+            Some("CHANGES_REQUESTED" | "REQUEST_CHANGES") => Some(true),
+            Some("APPROVED") => Some(false),
+            _ => None,
+        },
+        text: text_of(&review["body"]),
+    }
+}
+
+/// Parses comments at lines of a commit. Those on older commits are about what was changed since.
+fn comments_on(listed: &Value, head: &str) -> Vec<PullRequestComment> {
+    let is_on_head = |comment: &&Value| comment["commit_id"].as_str().is_none_or(|commit| commit == head);
+    let comments = array_items(listed).filter(|comment| is_by_member(comment)).filter(is_on_head);
+    let parse = |comment: &Value| PullRequestComment {
+        by: text_of(&comment["user"]["login"]),
+        file: comment["path"].as_str().map(str::to_owned),
+        line: comment["line"].as_u64().or(comment["position"].as_u64()),
+        text: text_of(&comment["body"]),
+    };
+    comments.map(parse).collect()
+}
+
+fn parse_note(note: &Value) -> PullRequestComment {
+    PullRequestComment {
+        by: text_of(&note["author"]["username"]),
+        file: note["position"]["new_path"].as_str().map(str::to_owned),
+        line: note["position"]["new_line"].as_u64(),
+        text: text_of(&note["body"]),
+    }
+}
+
+/// Parses a commit status that failed: its name, and what it says.
+fn parse_failed_status(status: &Value) -> Option<(String, String)> {
+    let state = status["state"].as_str().or(status["status"].as_str());
+    matches!(state, Some("failure" | "error")).then(|| {
+        let message = format!("{} {}", text_of(&status["description"]), text_of(&status["target_url"]));
+        (text_of(&status["context"]), message.trim().to_owned())
+    })
+}
+
+fn is_failed_check_run(run: &Value) -> bool {
+    matches!(run["conclusion"].as_str(), Some("failure" | "timed_out" | "startup_failure"))
+}
+
+/// Returns whether a member of the project wrote it, where the forge tells: anybody can comment on a public one.
+fn is_by_member(comment: &Value) -> bool {
+    let association = comment["author_association"].as_str();
+    association.is_none_or(|association| matches!(association, "OWNER" | "MEMBER" | "COLLABORATOR"))
+}
+
+/// Returns the text of a value; empty if it is absent or no text.
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Iterates over an array; over nothing if it is absent or no array.
+fn array_items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn the_address_of_a_remote_names_the_project_and_the_program() {
+    fn remote_url_names_project_and_program() {
         for url in
             ["https://github.com/acme/shop.git", "git@github.com:acme/shop", "ssh://git@github.com:22/acme/shop.git"]
         {
-            let forge = Forge::of(url, None).unwrap();
-            assert_eq!(
-                (forge.host.as_str(), forge.project.as_str(), forge.owner()),
-                ("github.com", "acme/shop", "acme")
-            );
-            assert_eq!(forge.program, ForgeProgram::Gh);
+            let forge = Forge::from_remote_url(url, None).unwrap();
+            assert_eq!((forge.host.as_str(), forge.project.as_str()), ("github.com", "acme/shop"));
+            assert_eq!((forge.project_owner(), forge.program), ("acme", ForgeProgram::Gh));
         }
-        assert_eq!(Forge::of("https://gitlab.com/a/b/c.git", None).unwrap().encoded(), "a%2Fb%2Fc");
-        assert_eq!(Forge::of("https://code.acme.org/a/b", Some(ForgeProgram::Tea)).unwrap().program, ForgeProgram::Tea);
-        for wrong in [
+        let gitlab = Forge::from_remote_url("https://gitlab.com/a/b/c.git", None).unwrap();
+        assert_eq!(gitlab.encoded_project(), "a%2Fb%2Fc");
+        let named = Forge::from_remote_url("https://code.acme.org/a/b", Some(ForgeProgram::Tea)).unwrap();
+        assert_eq!(named.program, ForgeProgram::Tea);
+        let unknown = Forge::from_remote_url("https://code.acme.org/a/b", None).unwrap_err();
+        assert!(unknown.to_string().contains("which forge is code.acme.org"));
+    }
+
+    #[test]
+    fn refused_remote_url_is_shown_without_its_password() {
+        for url in [
             "/srv/shop.git",
             "../shop",
             "file:///srv/a/b",
@@ -358,8 +466,28 @@ mod tests {
             "git@h:a/../b",
             "https://h/-a b/c",
         ] {
-            assert!(Forge::of(wrong, Some(ForgeProgram::Gh)).is_err(), "{wrong}");
+            assert!(Forge::from_remote_url(url, Some(ForgeProgram::Gh)).is_err(), "{url}");
         }
-        assert!(Forge::of("https://code.acme.org/a/b", None).unwrap_err().contains("which forge is code.acme.org"));
+        let refused = Forge::from_remote_url("https://me:secret@h/shop", None).unwrap_err();
+        assert!(!refused.to_string().contains("secret"));
+    }
+
+    #[test]
+    fn request_of_a_strangers_fork_is_another_one() {
+        let request = |owner: &str| json!({ "head": { "ref": "fix", "repo": { "owner": { "login": owner } } }, "base": { "ref": "main" } });
+        assert!(is_request_of(&request("Acme"), "acme", "fix", "main"));
+        assert!(!is_request_of(&request("mallory"), "acme", "fix", "main"));
+    }
+
+    #[test]
+    fn comments_of_strangers_and_on_older_commits_are_left_out() {
+        let comment = |commit: &str, who: &str| {
+            json!({ "body": "no", "path": "a.rs", "line": 3, "commit_id": commit, "author_association": who,
+                    "user": { "login": "eve" } })
+        };
+        let listed = json!([comment("new", "MEMBER"), comment("old", "MEMBER"), comment("new", "NONE")]);
+        let found = comments_on(&listed, "new");
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].file.as_deref(), found[0].line), (Some("a.rs"), Some(3)));
     }
 }

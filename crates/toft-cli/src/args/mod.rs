@@ -23,7 +23,7 @@ pub(crate) use self::{
     agent::{AgentCommand, AgentsOf, Answer, Assign, Inbox, Pause, Register, Resume, Send, Tell},
     fleet::{CreateToken, Join, Login, RepoCommand, Serve, TokenCommand},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
-    land::{Land, LandCommand, Review},
+    land::{LandArgs, LandCommand, LineComment, ReviewArgs, ReviewDecision},
     plan::{
         Add, Close, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo,
         Restore, Undo,
@@ -148,8 +148,8 @@ commands! {
     Flow(Flow) "flow" ["workflow", "flows"] "Manage workflows and templates";
     Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Manage workspaces: one directory for each task";
     Diff(Diff) "diff" [] "Show the changes of an agent: its workspace against where it began";
-    Land(Land) "land" [] "Land finished work: merge it, check it, move the branch";
-    Review(Review) "review" [] "Review finished work: show it, approve it, or return it with comments";
+    Land(LandArgs) "land" [] "Land finished work: merge it, check it, move the branch";
+    Review(ReviewArgs) "review" [] "Review finished work: show it, approve it, or return it with comments";
     Run(Run) "run" [] "Run agents: claim tasks, start a command for each, record the results";
     Stop(Stop) "stop" ["kill"] "Stop one agent and release or park its task";
     Prime(Prime) "prime" [] "Print a briefing for an agent's session";

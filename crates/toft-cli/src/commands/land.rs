@@ -1,75 +1,108 @@
-//! Landing and reviewing finished work.
+//! `toft land`: lands finished work, and shows or changes its queue.
 
 use std::process::ExitCode;
 
 use toft::{
-    LandingDiff,
+    Toft, Work,
     land::{LandEvent, Lander},
-    landing::LandingState,
     runner::perform_check,
-    verbs::land::{Flaky, Move, Review as ReviewWork, Step},
+    verbs::land::{Flaky, ListedLanding, Move, Step},
 };
 
 use super::{App, Done};
 use crate::{
-    args::{Land, LandCommand, Review},
+    args::{LandArgs, LandCommand},
     exit::Failure,
-    render::{FlakyChecks, LandDone, LandForecast, LandList, LandShown, ReviewShown, Reviewed},
+    render::{FlakyChecksView, LandForecastView, LandSummaryView, LandingDecisionView, LandingListView, LandingView},
 };
 
-/// How many landings of the past `toft land list --all` shows.
-const PAST: usize = 50;
+/// How many past landings `toft land list --all` shows.
+const MAX_PAST_LANDINGS: usize = 50;
 
-pub(super) fn land(app: &App<'_>, args: &Land) -> Done {
+pub(super) fn cmd_land(app: &App<'_>, args: &LandArgs) -> Done {
     let toft = app.open()?;
-    let work = toft.work();
     match &args.command {
-        None if args.dry_run => app.show(&LandForecast {
-            forecast: Lander::of(work, true)?.only_as_seen(args.commit.clone()).forecast(&args.ids)?,
-            unchecked: toft.located().land.check.commands.is_empty(),
-        }),
-        None => land_now(app, &Lander::of(work, true)?.only_as_seen(args.commit.clone()), &args.ids),
-        Some(LandCommand::Revert { id }) => {
-            let lander = Lander::of(work, true)?;
-            let queued = lander.revert(id)?;
-            land_now(app, &lander, &[queued.id.to_string()])
-        }
-        Some(LandCommand::List { all }) => app.show(&LandList(work.landings(&[], if *all { PAST } else { 0 })?)),
-        Some(LandCommand::Show { id }) => {
-            let found = work.landings(std::slice::from_ref(id), 0)?;
-            let missing = || Failure::invalid(format!("{id} has no finished work"), "toft land list");
-            let entry = found.into_iter().next().ok_or_else(missing)?;
-            app.show(&LandShown(entry))
-        }
-        Some(LandCommand::Withdraw { id, message }) => {
-            let request = Move { id: work.whole_id(id)?, to: Step::Withdraw, reason: message.clone() };
-            let landing = work.act(&toft.located().agent, app.op(), request)?;
-            app.show(&Reviewed { landing, what: "withdrawn" })
-        }
-        Some(LandCommand::Flaky) => {
-            let Some(repository) = toft.located().repository.clone() else { return app.show(&FlakyChecks(Vec::new())) };
-            app.show(&FlakyChecks(toft.perform(Flaky { repository })?))
-        }
+        None if args.dry_run => forecast_landing(app, toft, args),
+        None => land_and_show(app, &open_lander(toft, args)?, &args.ids),
+        Some(LandCommand::Revert { id }) => revert_landing(app, &open_lander(toft, args)?, id),
+        Some(LandCommand::List { all }) => list_landings(app, toft, *all),
+        Some(LandCommand::Show { id }) => show_landing(app, toft, id),
+        Some(LandCommand::Withdraw { id, message }) => withdraw_landing(app, toft, id, message),
+        Some(LandCommand::Flaky) => list_flaky_checks(app, toft),
     }
 }
 
-/// Lands, and shows what came of it.
-fn land_now(app: &App<'_>, lander: &Lander<'_>, ids: &[String]) -> Done {
-    let mut say = |event: &LandEvent| app.output.progress(&toft::text::clean(&told(event)));
-    let summary = lander.land(ids, &mut say)?;
+/// Runs one check for a lander, which sends the order on standard input.
+pub(super) fn cmd_checked(app: &App<'_>) -> Done {
+    let end = perform_check(&toft::Mask::from_environment([]))?;
+    app.output.lines(&[serde_json::to_string(&end).unwrap_or_default()]);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Finds the work of an issue or task, or a landing. `where_to_look` is the next step if there is none.
+pub(super) fn find_landing(work: Work<'_>, id: &str, where_to_look: &str) -> Result<ListedLanding, Failure> {
+    let found = work.landings(&[id.to_owned()], 0)?;
+    found.into_iter().next().ok_or_else(|| Failure::invalid(format!("{id} has no finished work"), where_to_look))
+}
+
+fn open_lander<'t>(toft: &'t Toft, args: &LandArgs) -> Result<Lander<'t>, Failure> {
+    Ok(Lander::open(toft.work())?.called_here().with_reviewed_tip(args.commit.clone()))
+}
+
+fn forecast_landing(app: &App<'_>, toft: &Toft, args: &LandArgs) -> Done {
+    let forecast = open_lander(toft, args)?.forecast(&args.ids)?;
+    app.show(&LandForecastView { forecast, unchecked: toft.located().land.check.commands.is_empty() })
+}
+
+/// Lands, and shows the summary. A target that nothing can land in is a failure, with what landed elsewhere.
+fn land_and_show(app: &App<'_>, lander: &Lander<'_>, ids: &[String]) -> Done {
+    let mut show_progress = |event: &LandEvent| app.output.progress(&toft::text::clean(&progress_text(event)));
+    let summary = lander.land(ids, &mut show_progress)?;
+    // The summary takes the place of the line of progress.
     app.output.progress("");
-    if let Some(why) = summary.blocked.first().cloned() {
-        return app.show_failed(&LandDone(summary), Failure::stopped(why, "run toft land again when that is mended"));
-    }
-    let Some(why) = summary.red.clone() else { return app.show(&LandDone(summary)) };
-    let failure = Failure::stopped(
-        format!("nothing lands before the target itself is mended: {why}"),
-        "mend the branch, then run toft land again",
-    );
-    app.show_failed(&LandDone(summary), failure)
+    let failure = if let Some(why) = summary.blocked.first() {
+        Failure::stopped(why.clone(), "run toft land again when that is mended")
+    } else if let Some(why) = &summary.red {
+        let problem = format!("nothing lands before the target itself is mended: {why}");
+        Failure::stopped(problem, "mend the branch, then run toft land again")
+    } else {
+        return app.show(&LandSummaryView(summary));
+    };
+    app.show_failed(&LandSummaryView(summary), failure)
 }
 
-fn told(event: &LandEvent) -> String {
+/// Queues the commit that takes a landing back, and lands it at once.
+fn revert_landing(app: &App<'_>, lander: &Lander<'_>, id: &str) -> Done {
+    let queued = lander.revert(id)?;
+    land_and_show(app, lander, &[queued.id.to_string()])
+}
+
+fn list_landings(app: &App<'_>, toft: &Toft, with_past: bool) -> Done {
+    let past = if with_past { MAX_PAST_LANDINGS } else { 0 };
+    app.show(&LandingListView(toft.work().landings(&[], past)?))
+}
+
+fn show_landing(app: &App<'_>, toft: &Toft, id: &str) -> Done {
+    app.show(&LandingView(find_landing(toft.work(), id, "toft land list")?))
+}
+
+fn withdraw_landing(app: &App<'_>, toft: &Toft, id: &str, reason: &str) -> Done {
+    let work = toft.work();
+    let request = Move { id: work.whole_id(id)?, to: Step::Withdraw, reason: reason.to_owned() };
+    let landing = work.act(&toft.located().agent, app.op(), request)?;
+    app.show(&LandingDecisionView { landing, decision: "withdrawn" })
+}
+
+fn list_flaky_checks(app: &App<'_>, toft: &Toft) -> Done {
+    let verdicts = match toft.located().repository.clone() {
+        Some(repository) => toft.perform(Flaky { repository })?,
+        None => Vec::new(),
+    };
+    app.show(&FlakyChecksView(verdicts))
+}
+
+/// Tells an event in one line of progress.
+fn progress_text(event: &LandEvent) -> String {
     match event {
         LandEvent::Waiting { target } => format!("another toft lands in {target}; waiting"),
         LandEvent::Checking { count: 0, .. } => "checking the target".to_owned(),
@@ -85,53 +118,4 @@ fn told(event: &LandEvent) -> String {
         LandEvent::Bounced { landing, reason, .. } => format!("sent back ({}): {}", reason.as_str(), landing.title),
         LandEvent::Note { text } => text.clone(),
     }
-}
-
-pub(super) fn review(app: &App<'_>, args: &Review) -> Done {
-    let toft = app.open()?;
-    let work = toft.work();
-    let Some(id) = &args.id else {
-        let mut waiting = work.landings(&[], 0)?;
-        waiting.retain(|entry| entry.landing.state == LandingState::Queued && entry.landing.needs_review());
-        return app.show(&LandList(waiting));
-    };
-    if !args.approve && !args.send_back {
-        let found = work.landings(std::slice::from_ref(id), 0)?.into_iter().next();
-        let missing = || Failure::invalid(format!("{id} has no finished work"), "toft review lists what waits");
-        let entry = found.ok_or_else(missing)?;
-        let diff = match work.diff_of_landing(&entry.landing)? {
-            None => return app.show(&LandShown(entry)),
-            Some(LandingDiff::Text(diff)) => String::from_utf8_lossy(&diff).into_owned(),
-            Some(LandingDiff::Missing(why)) => {
-                toft.note(why);
-                return app.show(&LandShown(entry));
-            }
-        };
-        return app.show(&ReviewShown { diff, entry });
-    }
-    let comments: Vec<(String, String)> = args.at.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-    let mut message = args.message.clone().unwrap_or_default();
-    for (place, text) in &comments {
-        message.push_str(&format!("\n{place}: {text}"));
-    }
-    let file = |place: &String| place.rsplit_once(':').map_or(place.clone(), |(file, _)| file.to_owned());
-    let mut files: Vec<String> = comments.iter().map(|(place, _)| file(place)).collect();
-    files.dedup();
-    let request = ReviewWork {
-        id: work.whole_id(id)?,
-        tip: args.commit.clone(),
-        approve: args.approve,
-        message: message.trim().to_owned(),
-        files,
-        as_holder: super::confined::is(),
-    };
-    let landing = work.act(&toft.located().agent, app.op(), request)?;
-    app.show(&Reviewed { landing, what: if args.approve { "approved" } else { "sent back" } })
-}
-
-/// Runs a check for a lander, which sends the order.
-pub(super) fn checked(app: &App<'_>) -> Done {
-    let end = perform_check(&toft::Mask::from_environment([]))?;
-    app.output.lines(&[serde_json::to_string(&end).unwrap_or_default()]);
-    Ok(ExitCode::SUCCESS)
 }

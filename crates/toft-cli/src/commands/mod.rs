@@ -12,6 +12,7 @@ mod list;
 mod logs;
 mod place;
 mod plan;
+mod review;
 mod run;
 mod run_repositories;
 mod runner;
@@ -148,9 +149,9 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Ws(args) => ws::run(app, &args.command),
         Command::Trust(args) => place::trust(app, args),
         Command::Diff(args) => ws::diff(app, args),
-        Command::Land(args) => land::land(app, args),
-        Command::Review(args) => land::review(app, args),
-        Command::Checked(_) => land::checked(app),
+        Command::Land(args) => land::cmd_land(app, args),
+        Command::Review(args) => review::cmd_review(app, args),
+        Command::Checked(_) => land::cmd_checked(app),
         Command::Run(args) => run::run(app, args),
         Command::Stop(args) => run::stop(app, args),
         Command::Prime(args) => run::prime(app, args),

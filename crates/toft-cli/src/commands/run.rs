@@ -480,8 +480,9 @@ impl SlotLander for RunLander {
         let mut located = slot.clone();
         (located.agent, located.role) = (agent, Some(Role::Coordinator));
         let session = Session::at(located)?;
-        let lander = Lander::of(toft::Work::of(&session), false)?.until(stop).confined_by(self.sandbox.clone());
-        if !lander.is_free()? {
+        let lander =
+            Lander::open(toft::Work::of(&session))?.with_stop_flag(stop).with_check_sandbox(self.sandbox.clone());
+        if lander.is_another_at_work()? {
             return Ok(SlotLanding::Busy);
         }
         let name = |landing: &Landing| landing.issue.clone().unwrap_or_else(|| landing.id.to_string());

@@ -8,7 +8,7 @@ use toft_server::mcp::ToolSpec;
 use crate::{
     args::{
         self, Add, AgentCommand, Claim, Command, CreateWs, EditIssue, Fields, Finish, FlowCommand, Hold, Inbox, List,
-        ListWs, NewFlow, One, OneWs, Ready, RescueWs, Review, RmWs, Save, Send, Show, WsCommand,
+        ListWs, NewFlow, One, OneWs, Ready, RescueWs, ReviewArgs, RmWs, Save, Send, Show, WsCommand,
     },
     exit::Failure,
 };
@@ -468,7 +468,7 @@ impl Call for ReviewCall {
         if verdict.is_some() && id.is_none() {
             return Err(Failure::invalid("review needs `id` with a verdict", ""));
         }
-        Ok(Command::Review(Review {
+        Ok(Command::Review(ReviewArgs {
             id,
             approve,
             send_back,

@@ -47,7 +47,10 @@ pub(crate) use self::{
     issues::{
         Compacted, ExportDone, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone,
     },
-    land::{FlakyChecks, LandDone, LandForecast, LandList, LandShown, ReviewShown, Reviewed},
+    land::{
+        FlakyChecksView, LandForecastView, LandSummaryView, LandingDecisionView, LandingListView, LandingView,
+        ReviewView,
+    },
     names::{Everything, Names},
     page::{Page, clean},
     place::{Examined, Forgotten, Initialised, Place, Trusted},

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toft::{
     briefing::Prime,
     flow::{Attempt, AttemptResult},
-    land::Unlanded,
+    land::UnlandedWork,
     runner::{Order, RunnerEvent, SlotEvent},
     vcs::workspace::quoted,
     verbs::stop,
@@ -41,7 +41,7 @@ pub(crate) struct RunProgress<'a> {
     /// Tasks that wait for an answer, with the ids that people see.
     asked: BTreeMap<String, String>,
     /// What has not landed at the end, for each repository.
-    unlanded: Vec<Unlanded>,
+    unlanded: Vec<UnlandedWork>,
 }
 
 impl<'a> RunProgress<'a> {
@@ -258,7 +258,7 @@ impl<'a> RunProgress<'a> {
     }
 
     /// What has not landed, at the end of the run.
-    pub(crate) fn not_landed(&mut self, unlanded: Unlanded) {
+    pub(crate) fn not_landed(&mut self, unlanded: UnlandedWork) {
         self.unlanded.push(unlanded);
     }
 
@@ -292,7 +292,7 @@ impl<'a> RunProgress<'a> {
         }
         for unlanded in &self.unlanded {
             let mut page = Page::new(false);
-            super::land::unlanded(&mut page, unlanded);
+            super::land::write_unlanded_work(&mut page, unlanded);
             page.text().lines().for_each(|line| self.line(line));
         }
         for id in self.asked.values().take(QUESTIONS) {

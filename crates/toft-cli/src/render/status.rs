@@ -108,7 +108,7 @@ fn repository_json(repository: &RepositoryStatus) -> Value {
 
 fn repository_text(page: &mut Page, repository: &RepositoryStatus) {
     let outcome = &repository.outcome;
-    super::land::unlanded(page, &repository.unlanded);
+    super::land::write_unlanded_work(page, &repository.unlanded);
     needs_you(page, &outcome.needs_you, &repository.proposals);
     working(page, outcome);
     // An issue with one task that is worked on was shown above.

@@ -87,7 +87,7 @@ impl Verb for Register {
             )?;
         } else {
             // Registering again is a sign of life.
-            agent = work.greet(agent)?;
+            agent = work.touch_agent(agent)?;
         }
         Ok(agent)
     }
@@ -121,7 +121,7 @@ impl Verb for Tell {
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Agent> {
         let mut agent = match &self.agent {
             Some(text) => find::agent(work, text)?,
-            None => work.me()?,
+            None => work.register_caller()?,
         };
         if agent.name != work.actor {
             rights::require(work, Action::Pause)?;

@@ -53,7 +53,7 @@ impl Verb for Request {
         if task.spec.assigned_to == to {
             return Ok(task);
         }
-        let me = work.me()?;
+        let me = work.register_caller()?;
         let from = std::mem::replace(&mut task.spec.assigned_to, to);
         let mut writes = vec![Write::Task(task.clone())];
         if let Some(agent) = agent.as_ref().filter(|agent| !agent.assigned) {

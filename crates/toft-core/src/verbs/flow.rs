@@ -158,7 +158,7 @@ impl Buildable {
     /// Writes the workflow and its tasks.
     pub(super) fn make(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let Self { mut workflow, additions } = self;
-        work.me()?;
+        work.register_caller()?;
         work.record(
             workflow.id.as_str(),
             "flow.new",
@@ -304,7 +304,7 @@ impl Move {
             }
             .into());
         }
-        work.me()?;
+        work.register_caller()?;
         if target == WorkflowStatus::Running {
             revive(work, &mut workflow)?;
         }
@@ -350,7 +350,7 @@ impl Verb for Limit {
         rights::require(work, Action::Limit)?;
         let mut workflow = find::workflow(work, &self.id)?;
         check_limits(self.max_parallel, self.budget)?;
-        work.me()?;
+        work.register_caller()?;
         workflow.max_parallel = self.max_parallel.or(workflow.max_parallel);
         workflow.budget = self.budget.or(workflow.budget);
         workflow.updated = work.now.wall;

@@ -50,7 +50,7 @@ impl Verb for Request {
         if self.human {
             work.require_token(TokenRole::Planner, "the inbox is a person's")?;
         }
-        let recipient = if self.human { HUMAN.to_owned() } else { work.me()?.id.to_string() };
+        let recipient = if self.human { HUMAN.to_owned() } else { work.register_caller()?.id.to_string() };
         let now = work.now.wall;
         if let Some(id) = &self.ack {
             let letters = work.tx.inbox(&recipient, false, usize::MAX)?;

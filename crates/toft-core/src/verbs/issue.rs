@@ -149,7 +149,7 @@ impl Verb for Note {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
-        work.me()?;
+        work.register_caller()?;
         if !events::known(&self.what) || !(self.what.starts_with("issue.") || self.what.starts_with("ledger.")) {
             let problem = format!("`{}` is not an event of a ledger", self.what);
             return Err(Refusal::Invalid { field: "what".into(), problem }.into());

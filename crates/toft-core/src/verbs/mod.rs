@@ -320,12 +320,12 @@ impl VerbContext<'_> {
 
     /// The calling agent. It is registered if it is new, its time of last activity is updated, and the leases of its
     /// session are renewed.
-    pub(crate) fn me(&mut self) -> VerbResult<Agent> {
+    pub(crate) fn register_caller(&mut self) -> VerbResult<Agent> {
         if let Some(me) = &self.me {
             return Ok(me.clone());
         }
         let me = match self.tx.agent_named(self.actor)? {
-            Some(agent) => self.greet(agent)?,
+            Some(agent) => self.touch_agent(agent)?,
             None => {
                 check_name(self.actor)?;
                 let agent = self.new_agent(self.actor.to_owned(), self.default_role())?;
@@ -355,7 +355,7 @@ impl VerbContext<'_> {
         self.known_role.unwrap_or_default()
     }
 
-    pub(crate) fn greet(&mut self, mut agent: Agent) -> VerbResult<Agent> {
+    pub(crate) fn touch_agent(&mut self, mut agent: Agent) -> VerbResult<Agent> {
         const NEWS: Duration = Duration::from_secs(30);
         let stale = self.now.wall.since(agent.seen) >= NEWS || agent.seen > self.now.wall;
         let (host, machine) = (self.processes.host(), self.processes.machine_name());

@@ -49,7 +49,7 @@ impl Verb for Request {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
-        let me = work.me()?;
+        let me = work.register_caller()?;
         let mut outcome = Outcome { renewed: Vec::new(), lost: Vec::new() };
         let mut leases = Vec::new();
         if self.holds.is_empty() {

@@ -71,7 +71,7 @@ impl Verb for Add {
             return Err(Refusal::Exists { what: "task".into(), name: task.name.clone() }.into());
         }
         let additions = build(work, &workflow, &self.tasks, &existing)?;
-        work.me()?;
+        work.register_caller()?;
         let added: Vec<_> = self.tasks.iter().map(|task| task.name.clone()).collect();
         work.record(workflow.id.as_str(), "flow.added", json!({ "tasks": added }), vec![])?;
         let new = additions.insert(work, &mut workflow)?;
@@ -93,7 +93,7 @@ impl Verb for Request {
         let mut workflow = open_workflow(work, &self.workflow)?;
         let mut existing = tasks_of(work, &workflow)?;
         let mut outcome = Outcome { workflow: workflow.id.to_string(), ..Outcome::default() };
-        work.me()?;
+        work.register_caller()?;
         let planned: BTreeMap<_, _> = self.tasks.iter().map(|task| (task.name.as_str(), task)).collect();
         let mut skipped = Vec::new();
         let mut changed = Vec::new();
@@ -185,7 +185,7 @@ impl Verb for Decide {
             .into());
         }
         let mut workflow = open_workflow(work, task.workflow.as_str())?;
-        work.me()?;
+        work.register_caller()?;
         if workflow.status == WorkflowStatus::Failed {
             revive(work, &mut workflow)?;
             workflow.updated = work.now.wall;

@@ -91,7 +91,7 @@ impl Verb for Request {
         let lease = work.require_hold(&task.id, self.fence.as_ref())?.renew(&work.now, self.ttl);
         let expires = lease.expires();
         work.tx.write_derived(&[Write::RenewLease(lease.clone())])?;
-        work.me()?;
+        work.register_caller()?;
         if self.message.is_some() || self.state.is_some() {
             start(work, &mut task)?;
         }

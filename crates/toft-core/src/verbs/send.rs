@@ -118,7 +118,7 @@ fn draft(
     Ok(Message {
         thread: id.clone(),
         id,
-        from: work.me()?.id,
+        from: work.register_caller()?.id,
         to: to.clone(),
         kind,
         priority,
@@ -171,7 +171,7 @@ fn recipients(work: &mut VerbContext<'_>, to: &str) -> VerbResult<(Address, Vec<
         return Ok((Address::Human, vec![HUMAN.to_owned()]));
     }
     if to == ALL {
-        let (now, me) = (work.now.wall, work.me()?.id);
+        let (now, me) = (work.now.wall, work.register_caller()?.id);
         let lately = |agent: &Agent| now.since(agent.seen) < Agent::ASSIGNED_FOR && agent.state != AgentState::Gone;
         let agents = work.tx.agents()?.into_iter().filter(|agent| agent.id != me && lately(agent));
         let mut recipients: Vec<_> = agents.map(|agent| agent.id.to_string()).collect();

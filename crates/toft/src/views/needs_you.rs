@@ -9,7 +9,7 @@ use toft_core::{
     time::Timestamp,
     verbs::{facts, status::NeedsYou},
 };
-use toft_land::TakeUp;
+use toft_land::PendingUpdate;
 use toft_plan::{FoundIssue, IssueFilter};
 use toft_session::Error;
 use toft_work::workspaces::Collision;
@@ -179,7 +179,7 @@ impl NeedsYouView {
             });
         }
         rows.extend(status.workspaces.collisions.iter().map(collision));
-        for target in &status.unlanded.red {
+        for target in &status.unlanded.red_targets {
             rows.push(Need {
                 title: target.clone(),
                 text: "does not pass the check: nothing lands before it does".to_owned(),
@@ -187,7 +187,7 @@ impl NeedsYouView {
                 ..Need::new(NeedKind::Red, String::new())
             });
         }
-        for TakeUp { target, dir, command, .. } in &status.unlanded.take_up {
+        for PendingUpdate { target, dir, command, .. } in &status.unlanded.pending_updates {
             rows.push(Need {
                 title: target.clone(),
                 text: format!("what landed waits: run {command} in {dir}"),

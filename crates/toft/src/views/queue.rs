@@ -12,7 +12,7 @@ use toft_core::{
     time::Timestamp,
     verbs::land::ListedLanding,
 };
-use toft_land::{Forecast, Lander};
+use toft_land::{Lander, LandingForecast};
 use toft_session::Error;
 
 use super::{RepositorySource, RowAction};
@@ -72,7 +72,7 @@ impl QueueView {
         let mut all = work.landings(&[], PAST)?;
         let forecast = forecast(source, &all)?;
         if !forecast.is_empty() {
-            self.red.extend(Lander::of(work, true)?.unlanded()?.red);
+            self.red.extend(Lander::open(work)?.unlanded_work()?.red_targets);
         }
         let past = |entry: &ListedLanding| !entry.landing.state.live();
         // What was sent back does not land before an agent has mended it.
@@ -112,13 +112,13 @@ impl QueueView {
 pub(super) fn forecast(
     source: &RepositorySource<'_>,
     all: &[ListedLanding],
-) -> Result<BTreeMap<LandingId, Forecast>, Error> {
+) -> Result<BTreeMap<LandingId, LandingForecast>, Error> {
     let work = source.toft.work();
     let queued = all.iter().any(|entry| entry.landing.state == LandingState::Queued);
     if !queued || work.landing_repository()?.is_none() {
         return Ok(BTreeMap::new());
     }
-    let known = Lander::of(work, true)?.forecast(&[])?.into_iter();
+    let known = Lander::open(work)?.forecast(&[])?.into_iter();
     Ok(known.map(|known| (known.entry.landing.id.clone(), known)).collect())
 }
 

@@ -7,7 +7,7 @@ use toft_core::{
     time::Timestamp,
     verbs::{agent, status},
 };
-use toft_land::{Lander, Unlanded};
+use toft_land::{Lander, UnlandedWork};
 use toft_plan::{FoundIssue, Orphan};
 use toft_session::{Error, provider::RestingAgent};
 use toft_vcs::Vcs;
@@ -32,7 +32,7 @@ pub struct RepositoryStatus {
     /// Issues that are in progress and that nobody in this store is on.
     pub orphans: Vec<(FoundIssue, Orphan)>,
     /// Finished work that has not landed.
-    pub unlanded: Unlanded,
+    pub unlanded: UnlandedWork,
 }
 
 /// The work in every repository that is looked at.
@@ -87,9 +87,9 @@ impl StatusView {
 }
 
 /// How much finished work of a repository has not landed; nothing where its version control does not land.
-pub fn unlanded(toft: &Toft) -> Result<Unlanded, Error> {
+pub fn unlanded(toft: &Toft) -> Result<UnlandedWork, Error> {
     let lands = toft.located().checkout.as_ref().is_some_and(|checkout| matches!(checkout.vcs, Vcs::Git | Vcs::Jj));
     // Most of the time nothing has landed yet, and nothing is asked of git.
     let any = || toft.work().landings(&[], 1).map(|known| !known.is_empty());
-    Ok(if lands && any()? { Lander::of(toft.work(), true)?.unlanded()? } else { Unlanded::default() })
+    Ok(if lands && any()? { Lander::open(toft.work())?.unlanded_work()? } else { UnlandedWork::default() })
 }

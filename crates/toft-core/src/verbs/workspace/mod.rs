@@ -157,7 +157,7 @@ impl Verb for Provide {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Provided> {
-        work.me()?;
+        work.register_caller()?;
         let Some(repository) = work.place.repository.clone() else {
             return Err(Refusal::NotFound { what: "repository".into(), text: "here".into() }.into());
         };
@@ -353,7 +353,7 @@ impl Verb for Move {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
-        work.me()?;
+        work.register_caller()?;
         let mut workspace = find::workspace(work, &self.id)?;
         if workspace.state == self.to && self.to != WorkspaceState::Removing {
             return Ok(workspace);
@@ -443,7 +443,7 @@ impl Verb for Unregister {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
-        work.me()?;
+        work.register_caller()?;
         let mut workspace = find::workspace(work, &self.id)?;
         if workspace.kind != WorkspaceKind::InPlace {
             return Err(unfit(&workspace, "toft ws rm takes it down").into());
@@ -477,7 +477,7 @@ impl Verb for RecordLanded {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
-        work.me()?;
+        work.register_caller()?;
         let mut workspace = find::workspace(work, &self.id)?;
         if workspace.landed.as_ref() != Some(&self.commit) {
             workspace.landed = Some(self.commit);
@@ -505,7 +505,7 @@ impl Verb for Pin {
     const ACCESS: Access = Access::Write;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
-        work.me()?;
+        work.register_caller()?;
         let mut workspace = find::workspace(work, &self.id)?;
         if !workspace.state.live() {
             return Err(unfit(&workspace, GONE).into());
