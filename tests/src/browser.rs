@@ -2,13 +2,13 @@
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use serde_json::{Value, json};
 
-use crate::{Home, toft_bin};
+use crate::{Home, toft_bin, tool_dir};
 
 /// A board that is served, until it is dropped.
 pub struct ServedBoard {
@@ -62,7 +62,7 @@ impl Browser {
     /// Starts it.
     pub fn start(home: &Home) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let tools: PathBuf = root.join("../target/tools/browser");
+        let tools = tool_dir("browser");
         assert!(tools.join("node_modules").is_dir(), "{}: .ci/run installs it", tools.display());
         let mut child = Command::new("node")
             .arg(root.join("browser/driver.mjs"))

@@ -195,7 +195,7 @@ fn alone() -> Command {
     command
 }
 
-/// Tells a story in namespaces of its own: the test of this name is started again there, with `inside` set. If that
+/// Tells a story in namespaces of its own: the test of this name (`module::test`) is started again there, with `inside` set. If that
 /// cannot be done here, because of `lacks` or of the machine, it says why.
 pub fn tell_alone(name: &str, inside: &str, lacks: Option<String>) {
     let root = nix::unistd::Uid::effective().is_root();

@@ -1,15 +1,13 @@
 //! Real clients, each in a home of its own, with models on loopback: Claude Code, Codex and Gemini CLI, as npm has them.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
 use serde_json::Value;
 
 use crate::{
     Home,
     models::{Model, Step},
+    tool_dir,
 };
 
 /// The clients that are tried.
@@ -17,7 +15,7 @@ pub const CLIENTS: [&str; 3] = ["claude", "codex", "gemini"];
 
 /// Where npm put the clients: below `TOFT_CLIENTS`, or where `.ci/run` puts the versions that are pinned.
 pub fn installed(client: &str) -> Option<PathBuf> {
-    let pinned = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/clients");
+    let pinned = || tool_dir("clients");
     let bin = std::env::var_os("TOFT_CLIENTS").map_or_else(pinned, PathBuf::from).join("node_modules/.bin");
     let found = bin.join(client).exists();
     assert!(found || std::env::var_os("TOFT_TEST_ALL").is_none(), "{client} is not installed; .ci/run installs it");

@@ -64,12 +64,24 @@ pub fn toft_bin() -> PathBuf {
     path
 }
 
+/// Returns the directory that cargo builds in: `CARGO_TARGET_DIR`, or `target/` of the project.
+pub fn build_dir() -> PathBuf {
+    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(default, PathBuf::from)
+}
+
+/// Returns the directory of a program that `.ci/install` installs for tests: below `TOFT_TEST_TOOLS`, or `tools/` of the
+/// build directory.
+pub fn tool_dir(name: &str) -> PathBuf {
+    std::env::var_os("TOFT_TEST_TOOLS").map_or_else(|| build_dir().join("tools"), PathBuf::from).join(name)
+}
+
 /// Full size, as `cargo xtask long` runs it; otherwise the size for CI.
 pub fn sized(ci: usize, long: usize) -> usize {
     if std::env::var_os("TOFT_LONG").is_some() { long } else { ci }
 }
 
-/// The server these stories are told on, if not on files: `cargo xtask stories` tells some of them again with
+/// The server these stories are told on, if not on files: `cargo xtask wide` tells some of them again with
 /// `TOFT_STORY_SERVER` set to a PostgreSQL, and to a PgBouncer before it.
 pub fn story_server() -> Option<String> {
     std::env::var("TOFT_STORY_SERVER").ok()
@@ -98,7 +110,7 @@ impl Home {
 
     /// An empty home that is not below the directory for temporary files, which sandboxes have of their own.
     pub fn outside_of_tmp() -> Self {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp");
+        let dir = build_dir().join("tmp");
         fs::create_dir_all(&dir).unwrap();
         Self::within(&fs::canonicalize(dir).unwrap())
     }

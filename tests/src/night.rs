@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::Home;
+use crate::{Home, build_dir};
 
 /// What the issues of a night are about.
 const AREAS: [&str; 8] = ["checkout", "search", "orders", "prices", "mail", "login", "stock", "reports"];
@@ -189,7 +189,7 @@ fn plan(issues: usize, agents: usize) -> String {
 
 /// Where pictures go.
 pub fn pictures() -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/screens");
+    let dir = build_dir().join("screens");
     fs::create_dir_all(&dir).unwrap();
     dir
 }

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{FleetServer, Home, fleet::free_port};
+use crate::{FleetServer, Home, fleet::free_port, tool_dir};
 
 /// A provider, which ends with the story.
 pub struct Provider {
@@ -24,7 +24,7 @@ impl Provider {
     /// Starts it, if `.ci/run` has installed it.
     pub fn start(home: &Home) -> Option<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let dir = here.join("../target/tools/oidc");
+        let dir = tool_dir("oidc");
         if !dir.join("node_modules").is_dir() {
             assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "the provider is not installed; .ci/run does it");
             return None;

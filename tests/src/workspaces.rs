@@ -184,3 +184,30 @@ impl Drop for Unmount<'_> {
         }
     }
 }
+
+/// Commits everything in a checkout, with git.
+pub fn commit_all(home: &Home, dir: &Path, message: &str) {
+    home.run(dir, "git", &["add", "-A"]);
+    home.run(dir, "git", &["commit", "-qm", message]);
+}
+
+/// A repository with `count` workspaces that are worked in: every other one has a commit, the rest have changed files.
+pub fn busy_workspaces(home: &Home, files: usize, count: usize) -> (PathBuf, Vec<PathBuf>) {
+    let repo = home.repo("repo");
+    fill(&repo, files);
+    commit_all(home, &repo, "files");
+    fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"never\"\n").unwrap();
+    let mut paths = Vec::new();
+    for n in 0..count {
+        home.toft(&repo, &["add", &format!("work {n}")]).ok();
+        let claim = home.toft(&repo, &["claim", "--ws", "--as", &format!("a{n}"), "--json"]).data();
+        let path = PathBuf::from(claim["workspace"]["path"].as_str().unwrap());
+        fs::write(path.join(format!("src/d0/f{n}.txt")), "changed\n").unwrap();
+        fs::write(path.join(format!("new{n}.txt")), "new\n").unwrap();
+        if n % 2 == 0 {
+            commit_all(home, &path, "work");
+        }
+        paths.push(path);
+    }
+    (repo, paths)
+}

@@ -1,8 +1,13 @@
 //! The table of coding agents: each client, at the version that is pinned and at the newest, by what works with it.
 //!
-//! Every cell is a story of `tests/tests/clients.rs`, told with the real client.
+//! Every cell is a story of `tests/tests/stories/clients.rs`, told with the real client.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, Result, bail};
 
@@ -24,7 +29,8 @@ const STORIES: [(&str, &str); 5] = [
 /// Prints the table.
 #[expect(clippy::print_stdout, reason = "the table is what was asked for")]
 pub(crate) fn table(root: &Path, env: &[(&str, &str)]) -> Result<()> {
-    let tools = root.join("target/tools");
+    let installed = std::env::var_os("TOFT_TEST_TOOLS").map(PathBuf::from);
+    let tools = installed.unwrap_or_else(|| crate::build_dir().join("tools"));
     let newest = tools.join("clients-newest");
     install_newest(&newest)?;
     println!("| client | version | {} |", STORIES.map(|(heading, _)| heading).join(" | "));
@@ -67,7 +73,19 @@ fn install_newest(dir: &Path) -> Result<()> {
 fn tell(root: &Path, clients: &Path, env: &[(&str, &str)]) -> Result<BTreeMap<String, bool>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let out = Command::new(cargo)
-        .args(["nextest", "run", "--package", "toft-stories", "--test", "clients", "--no-fail-fast", "--color=never"])
+        .args([
+            "nextest",
+            "run",
+            "--package",
+            "toft-stories",
+            "--test",
+            "stories",
+            "clients::",
+            "--run-ignored",
+            "all",
+            "--no-fail-fast",
+            "--color=never",
+        ])
         .envs(env.iter().copied())
         .env("TOFT_CLIENTS", clients)
         .current_dir(root)
@@ -80,7 +98,7 @@ fn tell(root: &Path, clients: &Path, env: &[(&str, &str)]) -> Result<BTreeMap<St
             "FAIL" | "TIMEOUT" => false,
             _ => return None,
         };
-        Some((words.last()?.to_owned(), passed))
+        Some((words.last()?.rsplit("::").next()?.to_owned(), passed))
     };
     let results: BTreeMap<String, bool> = said.lines().filter_map(result).collect();
     if results.is_empty() {

@@ -7,6 +7,7 @@ mod docs;
 mod links;
 mod promises;
 mod servers;
+mod stories;
 mod tidy;
 
 use std::{
@@ -20,12 +21,14 @@ use anyhow::{Context, Result, bail};
 use crate::servers::Servers;
 
 const HELP: &str = "\
-cargo xtask check     fmt, clippy, tests, doc tests, deny, tidy, book
+cargo xtask check     fmt, clippy, unit tests, doc tests, deny, tidy
+cargo xtask gate      what each landing runs: check, and the stories that are not marked
+cargo xtask wide      what the gate leaves out: stories marked `wide`, stories on every store, speed, the book
+cargo xtask long      all stories at full size
+cargo xtask speed     the stories that measure time, with the binary that is installed
 cargo xtask tidy      layering, queries, promises, prose, links
 cargo xtask book      build docs/ as a book, in target/book/html
 cargo xtask reference write docs/reference/ from the code
-cargo xtask stories   install the binary and tell the whole-product stories, at the size for CI
-cargo xtask long      the same stories at full size
 cargo xtask pictures  make the pictures of docs/images/ again, as the stories of the board see it
 cargo xtask clients   print the table of coding agents: the versions that are pinned and the newest, and what works with each
 cargo xtask fuzz N    any bytes as a ledger, and as two copies of one, for N seconds each (needs cargo-fuzz); what was found before is a test
@@ -39,8 +42,10 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["book"] => book(),
         ["reference"] => reference(),
-        ["stories"] => stories(false),
-        ["long"] => stories(true),
+        ["gate"] => gate(),
+        ["wide"] => wide(),
+        ["long"] => long(),
+        ["speed"] => install().and_then(|bin| speed(&bin)),
         ["pictures"] => pictures(),
         ["clients"] => cargo(&["build", "--package", "toft-cli"], &[]).and_then(|()| clients::table(&root(), &[])),
         ["fuzz", seconds] => fuzz(seconds),
@@ -61,19 +66,45 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// Where cargo builds.
+fn build_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+const CLIPPY: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+const TEST_WORKSPACE: [&str; 4] = ["nextest", "run", "--workspace", "--all-features"];
+
 fn check() -> Result<()> {
-    cargo(&["fmt", "--all", "--check"], &[])?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"], &[])?;
+    check_code()?;
     let servers = Servers::start()?;
-    let tests = ["nextest", "run", "--workspace", "--all-features", "--exclude", "toft-stories"];
-    cargo(&tests, &servers.env())?;
+    cargo(&[&TEST_WORKSPACE[..], &["--exclude", "toft-stories"]].concat(), &servers.env())?;
     drop(servers);
+    check_rest()
+}
+
+/// Runs what each landing runs, with the binary of the dev profile: its dependencies are optimised, and it is there in a
+/// tenth of the time.
+fn gate() -> Result<()> {
+    check_code()?;
+    cargo(&["build", "--workspace", "--all-features", "--bins"], &[])?;
+    let servers = Servers::start()?;
+    cargo(&[&TEST_WORKSPACE[..], &["--no-fail-fast"]].concat(), &servers.env())?;
+    on_each_server(&servers, &[], &[&STORIES[..], &["-E", "binary(leases)"]].concat())?;
+    drop(servers);
+    check_rest()
+}
+
+fn check_code() -> Result<()> {
+    cargo(&["fmt", "--all", "--check"], &[])?;
+    cargo(&CLIPPY, &[])
+}
+
+fn check_rest() -> Result<()> {
     cargo(&["test", "--workspace", "--doc", "--all-features"], &[])?;
     cargo(&["deny", "--offline", "check", "bans", "licenses", "sources"], &[])?;
     let rules = ["--manifest-path", BOOK, "--config", "xtask/book/deny.toml"];
     cargo(&[&["deny", "--offline"], &rules[..], &["check", "bans", "licenses", "sources"]].concat(), &[])?;
-    step("tidy", || tidy::run(&root()))?;
-    book()
+    step("tidy", || tidy::run(&root()))
 }
 
 const BOOK: &str = "xtask/book/Cargo.toml";
@@ -81,7 +112,7 @@ const BOOK: &str = "xtask/book/Cargo.toml";
 /// Its builder is not a member of the workspace: nothing else pays for compiling mdBook.
 fn book() -> Result<()> {
     cargo(&["fmt", "--manifest-path", BOOK, "--check"], &[])?;
-    let (root, target) = (root().display().to_string(), root().join("target"));
+    let (root, target) = (root().display().to_string(), build_dir());
     let (tool, out) = (target.join("tools/book").display().to_string(), target.join("book").display().to_string());
     let run = ["run", "--quiet", "--locked", "--manifest-path", BOOK, "--target-dir", &tool];
     cargo(&[&run[..], &["--", &root, &out]].concat(), &[])
@@ -93,35 +124,53 @@ fn reference() -> Result<()> {
     cargo(&["run", "--quiet", "--package", "toft-cli", "--", "reference", "--dir", &to], &[])
 }
 
+const STORIES: [&str; 4] = ["nextest", "run", "--package", "toft-stories"];
 /// Stories that are told on files, on PostgreSQL, behind `toft serve`, and on PostgreSQL behind a pooler.
-const EVERYWHERE: &str = "binary(one_winner) | binary(fenced) | binary(linear) | binary(commands) | binary(issues) | binary(runner) | binary(judged) | binary(landing)";
+const ON_EVERY_STORE: [&str; 4] = ["--run-ignored", "all", "-E", "binary(leases) | binary(everywhere)"];
 
-/// Installs the binary as a user would and tells every story with it.
-fn stories(long: bool) -> Result<()> {
+/// Installs the binary as a user would, and runs every test that the gate leaves out. A test with
+/// `#[ignore = "wide: …"]` is one of them.
+fn wide() -> Result<()> {
+    step(".ci/install wide", || run(Command::new("bash").args([".ci/install", "wide"])))?;
     let bin = install()?;
     let servers = Servers::start()?;
     let mut env = vec![("TOFT_BIN", bin.as_str())];
-    let mut args = vec!["nextest", "run", "--package", "toft-stories", "--no-fail-fast"];
-    if long {
-        env.push(("TOFT_LONG", "1"));
-        args.extend(["--no-capture", "--test-threads", "1"]);
-    }
-    let mut all = env.clone();
-    all.extend(servers.env());
-    cargo(&args, &all)?;
-    args.extend(["-E", EVERYWHERE]);
+    env.extend(servers.env());
+    cargo(&[&TEST_WORKSPACE[..], &["--no-fail-fast", "--run-ignored", "only"]].concat(), &env)?;
+    on_each_server(&servers, &[("TOFT_BIN", &bin)], &[&STORIES[..], &["--no-fail-fast"], &ON_EVERY_STORE].concat())?;
+    drop(servers);
+    speed(&bin)?;
+    book()
+}
+
+/// Tells every story at full size, with the installed binary.
+fn long() -> Result<()> {
+    let bin = install()?;
+    let servers = Servers::start()?;
+    let here = [("TOFT_BIN", bin.as_str()), ("TOFT_LONG", "1")];
+    let at_full_size = ["--no-fail-fast", "--no-capture", "--test-threads", "1"];
+    let all = [&STORIES[..], &at_full_size, &["--run-ignored", "all", "--ignore-default-filter"]].concat();
+    cargo(&all, &[&here[..], &servers.env()].concat())?;
+    on_each_server(&servers, &here, &[&STORIES[..], &at_full_size, &ON_EVERY_STORE].concat())?;
+    step("clients", || clients::table(&root(), &here))
+}
+
+/// Tells the stories that measure time, one after the other.
+fn speed(bin: &str) -> Result<()> {
+    let measured = ["--ignore-default-filter", "--no-fail-fast", "--test-threads", "1", "-E", "binary(speed)"];
+    cargo(&[&STORIES[..], &measured].concat(), &[("TOFT_BIN", bin)])
+}
+
+/// Tells stories on PostgreSQL, behind `toft serve` on it, and on PostgreSQL behind a pooler.
+fn on_each_server(servers: &Servers, env: &[(&str, &str)], args: &[&str]) -> Result<()> {
     for (n, (_, url)) in servers.env().into_iter().enumerate() {
-        let mut there = env.clone();
+        let mut there = env.to_vec();
         there.push(("TOFT_STORY_SERVER", url));
-        cargo(&args, &there)?;
+        cargo(args, &there)?;
         if n == 0 {
-            // The same behind `toft serve`.
             there.push(("TOFT_STORY_FLEET", "1"));
-            cargo(&args, &there)?;
+            cargo(args, &there)?;
         }
-    }
-    if long {
-        step("clients", || clients::table(&root(), &env))?;
     }
     Ok(())
 }
@@ -138,9 +187,10 @@ const PICTURES: [(&str, &str); 4] = [
 fn pictures() -> Result<()> {
     let bin = install()?;
     let story = "every_screen_can_be_read_by_everyone_at_every_width";
-    cargo(&["nextest", "run", "--package", "toft-stories", "--test", "board", story], &[("TOFT_BIN", &bin)])?;
+    let args = ["--test", "screens", "--run-ignored", "all", story];
+    cargo(&[&STORIES[..], &args].concat(), &[("TOFT_BIN", &bin)])?;
     for (name, screen) in PICTURES {
-        let seen = root().join("target/screens").join(format!("{screen}.png"));
+        let seen = build_dir().join("screens").join(format!("{screen}.png"));
         let to = root().join("docs/images").join(format!("{name}.png"));
         std::fs::copy(&seen, &to).with_context(|| format!("{} was not copied", seen.display()))?;
     }
@@ -148,7 +198,7 @@ fn pictures() -> Result<()> {
 }
 
 fn install() -> Result<String> {
-    let to = root().join("target").join("installed");
+    let to = build_dir().join("installed");
     let path = root().join("crates").join("toft-cli");
     let (to, path) = (to.display().to_string(), path.display().to_string());
     cargo(&["install", "--locked", "--quiet", "--force", "--path", &path, "--root", &to], &[])?;
@@ -179,12 +229,17 @@ fn bench(rest: &[&str]) -> Result<()> {
 fn cargo(args: &[&str], env: &[(&str, &str)]) -> Result<()> {
     step(&format!("cargo {}", args.join(" ")), || {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo).args(args).envs(env.iter().copied()).current_dir(root()).status()?;
-        if !status.success() {
-            bail!("cargo {} failed", args.join(" "));
-        }
-        Ok(())
+        run(Command::new(cargo).args(args).envs(env.iter().copied()))
     })
+}
+
+/// Runs a program in the workspace's root; it must succeed.
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.current_dir(root()).status()?;
+    if !status.success() {
+        bail!("{command:?} failed");
+    }
+    Ok(())
 }
 
 fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{docs, links, promises};
+use crate::{docs, links, promises, stories};
 
 /// Which of our crates each may depend on. Siblings never meet.
 const LAYERS: [(&str, &[&str]); 15] = [
@@ -53,6 +53,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     queries(root, &sources, &mut wrong)?;
     promises::check(root, &sources, &mut wrong)?;
     links::check(root, &mut wrong)?;
+    stories::check(&sources, &mut wrong);
     variables(root, &sources, &mut wrong)?;
     if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.join("\n")) }
 }

@@ -17,7 +17,7 @@ use toft_stories::{
     FleetServer, Home,
     containers::{Podman, clone_with_build, limited, succeeds},
     repositories::add,
-    toft_bin,
+    toft_bin, tool_dir,
 };
 
 fn text(path: &str) -> String {
@@ -252,7 +252,7 @@ fn the_image_serves_as_the_guide_says_and_stops_by_itself() {
 
 /// The validator and its Python, which `.ci/run` installs.
 fn kubernetes() -> Option<PathBuf> {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/kubernetes/bin");
+    let tools = tool_dir("kubernetes").join("bin");
     let there = tools.join("kubernetes-validate").exists();
     assert!(
         there || std::env::var_os("TOFT_TEST_ALL").is_none(),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toft_stories::{FleetServer, Home, fleet::Wire, sized};
+use toft_stories::{FleetServer, Home, fleet::Wire, sized, tool_dir};
 
 fn server(home: &Home) -> FleetServer {
     FleetServer::start(home, &home.path().join("fleet.db").display().to_string(), &[])
@@ -472,7 +472,7 @@ fn pairs_of_claim_and_finish_through_a_server_are_done_once_each() {
 
 /// The directory of the generators, where `.ci/run` installs them.
 fn tools() -> Option<PathBuf> {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/openapi");
+    let tools = tool_dir("openapi");
     let there = tools.join("node_modules").is_dir() && tools.join("venv").is_dir();
     assert!(there || std::env::var_os("TOFT_TEST_ALL").is_none(), "the generators are not installed; .ci/run does it");
     there.then_some(tools)

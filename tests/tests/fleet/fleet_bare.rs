@@ -73,7 +73,7 @@ fn a_machine_without_a_clone_joins_clones_works_and_its_work_lands() {
     if env::var_os(INSIDE).is_some() {
         return tell();
     }
-    tell_alone("a_machine_without_a_clone_joins_clones_works_and_its_work_lands", INSIDE, None);
+    tell_alone("fleet_bare::a_machine_without_a_clone_joins_clones_works_and_its_work_lands", INSIDE, None);
 }
 
 /// Certificates for the hub.

@@ -42,7 +42,7 @@ fn a_crowd_of_far_workers_loses_and_doubles_nothing_though_links_servers_and_dat
         return tell();
     }
     let lacks = (!toft_cluster::available()).then(|| "PostgreSQL is not installed".to_owned());
-    let name = "a_crowd_of_far_workers_loses_and_doubles_nothing_though_links_servers_and_database_fail";
+    let name = "fleet_far::a_crowd_of_far_workers_loses_and_doubles_nothing_though_links_servers_and_database_fail";
     tell_alone(name, INSIDE, lacks);
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use toft_stories::{FleetMachine, FleetServer, Home, Wire, repositories::add};
+use toft_stories::{FleetMachine, FleetServer, Home, Wire, repositories::add, tool_dir};
 
 /// An agent that writes a file named after its task's title.
 const WRITES: &str =
@@ -233,7 +233,7 @@ struct S3 {
 
 impl S3 {
     fn start(home: &Home) -> Option<Self> {
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/s3/node_modules/.bin/s3rver");
+        let program = tool_dir("s3").join("node_modules/.bin/s3rver");
         if !program.exists() {
             assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "s3rver is not installed: .ci/run installs it");
             return None;

@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::{Value, json};
 use toft_cluster::Cluster;
-use toft_stories::{FleetServer, Home, Wire, new_store_on, sized, toft_bin};
+use toft_stories::{FleetServer, Home, Wire, new_store_on, sized, toft_bin, tool_dir};
 
 fn lacks(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap().status.success();
@@ -119,7 +119,7 @@ impl Drop for Collector {
 /// Starts a collector, if `.ci/run` has installed it.
 fn collector(home: &Home) -> Option<Collector> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let python = here.join("../target/tools/traces/bin/python");
+    let python = tool_dir("traces").join("bin/python");
     if !python.exists() {
         assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "the collector is not installed; .ci/run does it");
         return None;

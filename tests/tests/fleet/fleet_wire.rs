@@ -7,7 +7,7 @@ use toft_stories::{
     FleetMachine, FleetServer, Home,
     fleet::Wire,
     recorder::{NewNames, RecordedRequest, Recorder},
-    sized,
+    sized, tool_dir,
 };
 
 fn server(home: &Home) -> FleetServer {
@@ -112,7 +112,7 @@ fn record() {
 
 #[test]
 fn nothing_that_the_description_allows_or_forbids_breaks_a_server() {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/schemathesis/bin/schemathesis");
+    let program = tool_dir("schemathesis").join("bin/schemathesis");
     if !program.exists() {
         assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "schemathesis is not installed; .ci/run does it");
         return;

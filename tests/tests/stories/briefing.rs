@@ -173,7 +173,7 @@ fn letters_are_delivered_once_and_unconfirmed_ones_again() {
 
 #[test]
 fn every_well_known_word_is_one_token() {
-    let words = include_str!("../../crates/toft-core/src/words.txt");
+    let words = include_str!("../../../crates/toft-core/src/words.txt");
     let dear: Vec<&str> = words.lines().filter(|word| tokens(&format!(" {word}")) > 1).collect();
     assert!(dear.is_empty(), "{dear:?}");
     assert!(words.lines().is_sorted());

@@ -10,11 +10,11 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toft_stories::{Home, toft_bin, tokens};
+use toft_stories::{Home, toft_bin, tokens, tool_dir};
 
 /// Python with the official client; `.ci/run` installs it.
 fn python() -> Option<PathBuf> {
-    let known = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/tools/mcp/bin/python");
+    let known = tool_dir("mcp").join("bin/python");
     let found = std::env::var_os("TOFT_MCP_PYTHON").map_or(known, PathBuf::from);
     let there = found.exists();
     assert!(there || std::env::var_os("TOFT_TEST_ALL").is_none(), "{} is not there", found.display());

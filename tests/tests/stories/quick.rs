@@ -1,4 +1,4 @@
-//! Fast with many workspaces, and readable: speed beside bare git in the same run, sizes and ages, branches with names,
+//! Many workspaces: how often git is asked, sizes and ages, branches with names,
 //! and deleting after the answer.
 
 use std::{
@@ -10,65 +10,8 @@ use std::{
 
 use toft_stories::{
     Home, sized,
-    workspaces::{fill, users_own},
+    workspaces::{busy_workspaces, commit_all, users_own},
 };
-
-fn commit(home: &Home, dir: &Path, message: &str) {
-    home.run(dir, "git", &["add", "-A"]);
-    home.run(dir, "git", &["commit", "-qm", message]);
-}
-
-/// How long the fastest of three takes: others share the machine.
-fn fastest(mut what: impl FnMut()) -> Duration {
-    let one = |_| {
-        let start = Instant::now();
-        what();
-        start.elapsed()
-    };
-    (0..3).map(one).min().unwrap()
-}
-
-/// A repository with so many workspaces that are worked in: every other one with a commit, the rest with changed files.
-fn many(home: &Home, files: usize, count: usize) -> (PathBuf, Vec<PathBuf>) {
-    let repo = home.repo("repo");
-    fill(&repo, files);
-    commit(home, &repo, "files");
-    fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"never\"\n").unwrap();
-    let mut paths = Vec::new();
-    for n in 0..count {
-        home.toft(&repo, &["add", &format!("work {n}")]).ok();
-        let claim = home.toft(&repo, &["claim", "--ws", "--as", &format!("a{n}"), "--json"]).data();
-        let path = PathBuf::from(claim["workspace"]["path"].as_str().unwrap());
-        fs::write(path.join(format!("src/d0/f{n}.txt")), "changed\n").unwrap();
-        fs::write(path.join(format!("new{n}.txt")), "new\n").unwrap();
-        if n % 2 == 0 {
-            commit(home, &path, "work");
-        }
-        paths.push(path);
-    }
-    (repo, paths)
-}
-
-#[test]
-fn a_list_takes_little_more_than_one_git_status_for_each_and_status_less() {
-    let home = Home::new();
-    let (files, count) = (sized(800, 5_000), sized(6, 100));
-    let (repo, paths) = many(&home, files, count);
-    let index = fs::read(repo.join(".git/worktrees").join(paths[1].file_name().unwrap()).join("index")).unwrap();
-    home.toft(&repo, &["ws", "list", "--limit", "200"]).ok();
-    let list = fastest(|| drop(home.toft(&repo, &["ws", "list", "--limit", "200"]).ok()));
-    let status = fastest(|| drop(home.toft(&repo, &["status"]).ok()));
-    let after = fs::read(repo.join(".git/worktrees").join(paths[1].file_name().unwrap()).join("index")).unwrap();
-    assert!(index == after, "a workspace's own index is never written");
-    let bare = fastest(|| {
-        for path in &paths {
-            home.run(path, "git", &["status", "--porcelain"]);
-        }
-    });
-    println!("{count} workspaces of {files} files: ws list {list:?}, status {status:?}, bare git status {bare:?}");
-    assert!(list < bare * 3 + Duration::from_millis(300), "{list:?} beside {bare:?}");
-    assert!(status < Duration::from_millis(1_500), "{status:?}");
-}
 
 /// From now on git notes every run in a file, and takes this long for each `status`.
 fn watched_git(home: &mut Home, pause: &str) -> PathBuf {
@@ -88,7 +31,7 @@ fn watched_git(home: &mut Home, pause: &str) -> PathBuf {
 #[test]
 fn a_list_asks_git_once_for_each_workspace() {
     let mut home = Home::new();
-    let (repo, paths) = many(&home, 50, 5);
+    let (repo, paths) = busy_workspaces(&home, 50, 5);
     home.toft(&repo, &["ws", "list"]).ok();
     let log = watched_git(&mut home, "0");
     home.toft(&repo, &["ws", "list"]).ok();
@@ -97,7 +40,7 @@ fn a_list_asks_git_once_for_each_workspace() {
     assert!(runs.lines().count() <= paths.len() + 3, "{runs}");
     // One more commit asks a little more, and only for that one and its pairs.
     fs::write(paths[0].join("more.txt"), "more\n").unwrap();
-    commit(&home, &paths[0], "more");
+    commit_all(&home, &paths[0], "more");
     fs::write(&log, "").unwrap();
     home.toft(&repo, &["ws", "list"]).ok();
     let runs = fs::read_to_string(&log).unwrap();
@@ -107,7 +50,7 @@ fn a_list_asks_git_once_for_each_workspace() {
 #[test]
 fn status_does_not_wait_for_a_slow_git_and_says_how_old_what_it_says_is() {
     let mut home = Home::new();
-    let (repo, paths) = many(&home, 20, 20);
+    let (repo, paths) = busy_workspaces(&home, 20, 20);
     home.toft(&repo, &["ws", "list"]).ok();
     std::thread::sleep(Duration::from_millis(1_100));
     let log = watched_git(&mut home, "1");
@@ -121,7 +64,7 @@ fn status_does_not_wait_for_a_slow_git_and_says_how_old_what_it_says_is() {
 #[test]
 fn what_is_remembered_never_hides_what_changed() {
     let home = Home::new();
-    let (repo, paths) = many(&home, 200, 3);
+    let (repo, paths) = busy_workspaces(&home, 200, 3);
     let survey = |path: &Path| {
         let name = path.file_name().unwrap().to_str().unwrap();
         home.toft(&repo, &["ws", "list", "--json"])
@@ -152,7 +95,7 @@ fn what_is_remembered_never_hides_what_changed() {
     home.run(path, "git", &["update-index", "--assume-unchanged", "src/d0/f9.txt"]);
     fs::write(path.join("src/d0/f9.txt"), "unseen\n").unwrap();
     assert_eq!(survey(path)["changed"], 2);
-    commit(&home, path, "all");
+    commit_all(&home, path, "all");
     let seen = survey(path);
     assert_eq!((&seen["ahead"], &seen["staged"]), (&1.into(), &0.into()), "{seen}");
     home.run(path, "git", &["commit", "-q", "--amend", "-m", "all of it"]);
@@ -166,7 +109,7 @@ fn what_is_remembered_never_hides_what_changed() {
 #[test]
 fn an_edit_of_the_same_size_in_the_second_of_a_commit_is_seen_and_never_removed() {
     let home = Home::new();
-    let (repo, paths) = many(&home, 20, 1);
+    let (repo, paths) = busy_workspaces(&home, 20, 1);
     let (path, name) = (&paths[0], paths[0].file_name().unwrap().to_str().unwrap());
     let file = path.join("src/d0/f7.txt");
     // Git compares times in whole seconds: everything here is of one second, so only the content tells the edit.
@@ -191,7 +134,7 @@ fn an_edit_of_the_same_size_in_the_second_of_a_commit_is_seen_and_never_removed(
 #[test]
 fn a_damaged_memory_is_no_memory() {
     let home = Home::new();
-    let (repo, paths) = many(&home, 100, sized(3, 20));
+    let (repo, paths) = busy_workspaces(&home, 100, sized(3, 20));
     let first = home.toft(&repo, &["status", "--json"]).data();
     assert!(first["working"].as_array().unwrap().len() == paths.len().min(20), "{first}");
     let list = home.toft(&repo, &["ws", "list", "--json"]).data();
@@ -209,7 +152,7 @@ fn a_damaged_memory_is_no_memory() {
 fn gc_answers_before_it_deletes_and_finds_again_what_was_left() {
     let home = Home::new();
     let count = sized(6, 100);
-    let (repo, paths) = many(&home, sized(300, 5_000), count);
+    let (repo, paths) = busy_workspaces(&home, sized(300, 5_000), count);
     for n in 0..count {
         home.toft(&repo, &["finish", "release", "--as", &format!("a{n}")]).ok();
     }
@@ -288,7 +231,7 @@ fn branches_are_called_after_the_issue_and_its_title() {
 fn a_list_has_size_age_and_total_and_the_shell_goes_there() {
     let mut home = Home::new();
     home.toft_on_path();
-    let (repo, paths) = many(&home, 150, 2);
+    let (repo, paths) = busy_workspaces(&home, 150, 2);
     let text = home.toft(&repo, &["ws", "list"]).ok();
     assert!(text.lines().any(|line| line.starts_with("total: 2 workspaces, ")), "{text}");
     assert!(text.lines().take(2).all(|line| line.contains("just now, ") && line.ends_with('B')), "{text}");
@@ -334,13 +277,13 @@ fn branches_go_with_what_has_landed_and_an_old_name_starts_fresh() {
     let home = Home::new();
     let repo = home.repo("repo");
     fs::write(repo.join("a.txt"), "one\ntwo\nthree\n").unwrap();
-    commit(&home, &repo, "base");
+    commit_all(&home, &repo, "base");
     let branches = || home.run(&repo, "git", &["branch", "--format=%(refname:short)"]);
     // Taken down before it landed: the branch stays; once it has landed the next gc takes it.
     for (name, squash) in [("merged", false), ("squashed", true)] {
         let dir = PathBuf::from(home.toft(&repo, &["ws", "create", "--name", name, "-q"]).ok().trim());
         fs::write(dir.join(format!("{name}.txt")), "work\n").unwrap();
-        commit(&home, &dir, name);
+        commit_all(&home, &dir, name);
         let head = home.run(&dir, "git", &["rev-parse", "HEAD"]);
         home.toft(&repo, &["ws", "rm", name, "--rescue"]).ok();
         assert!(branches().lines().any(|line| line == name));
@@ -349,7 +292,7 @@ fn branches_go_with_what_has_landed_and_an_old_name_starts_fresh() {
         match squash {
             true => {
                 home.run(&repo, "git", &["merge", "-q", "--squash", name]);
-                commit(&home, &repo, "squashed");
+                commit_all(&home, &repo, "squashed");
             }
             false => drop(home.run(&repo, "git", &["merge", "-q", "--no-ff", "--no-edit", name])),
         }
@@ -361,10 +304,10 @@ fn branches_go_with_what_has_landed_and_an_old_name_starts_fresh() {
     // Under an old name whose work has landed: a new branch from where main is now, with a log of its own.
     let dir = PathBuf::from(home.toft(&repo, &["ws", "create", "--name", "again", "-q"]).ok().trim());
     fs::write(dir.join("again.txt"), "work\n").unwrap();
-    commit(&home, &dir, "again");
+    commit_all(&home, &dir, "again");
     home.toft(&repo, &["ws", "rm", "again", "--rescue"]).ok();
     home.run(&repo, "git", &["merge", "-q", "--squash", "again"]);
-    commit(&home, &repo, "squashed");
+    commit_all(&home, &repo, "squashed");
     let dir = PathBuf::from(home.toft(&repo, &["ws", "create", "--name", "again", "-q"]).ok().trim());
     let main = home.run(&repo, "git", &["rev-parse", "main"]);
     assert_eq!(home.run(&dir, "git", &["rev-parse", "HEAD"]), main);

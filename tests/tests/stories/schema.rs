@@ -74,10 +74,10 @@ fn only_an_explicit_migration_upgrades_a_server() {
          CREATE TABLE migrations (number bigint PRIMARY KEY, name text NOT NULL, at timestamptz NOT NULL DEFAULT now());",
     );
     for (number, migration) in [
-        include_str!("../../crates/toft-store/src/postgres/migrations/0001_foundation.sql"),
-        include_str!("../../crates/toft-store/src/postgres/migrations/0002_plan.sql"),
-        include_str!("../../crates/toft-store/src/postgres/migrations/0003_workspaces.sql"),
-        include_str!("../../crates/toft-store/src/postgres/migrations/0004_reports.sql"),
+        include_str!("../../../crates/toft-store/src/postgres/migrations/0001_foundation.sql"),
+        include_str!("../../../crates/toft-store/src/postgres/migrations/0002_plan.sql"),
+        include_str!("../../../crates/toft-store/src/postgres/migrations/0003_workspaces.sql"),
+        include_str!("../../../crates/toft-store/src/postgres/migrations/0004_reports.sql"),
     ]
     .iter()
     .enumerate()
