@@ -70,10 +70,11 @@ pub fn build_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(default, PathBuf::from)
 }
 
-/// Returns the directory of a program that `.ci/install` installs for tests: below `TOFT_TEST_TOOLS`, or `tools/` of the
-/// build directory.
+/// Returns the directory of a program that `.ci/install` installs for tests: below `TOFT_TEST_TOOLS`, as `.ci/cache` sets it,
+/// or `tools/` of the build directory.
 pub fn tool_dir(name: &str) -> PathBuf {
-    std::env::var_os("TOFT_TEST_TOOLS").map_or_else(|| build_dir().join("tools"), PathBuf::from).join(name)
+    let dir = |name: &str| std::env::var_os(name).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    dir("TOFT_TEST_TOOLS").unwrap_or_else(|| build_dir().join("tools")).join(name)
 }
 
 /// Full size, as `cargo xtask long` runs it; otherwise the size for CI.
@@ -102,10 +103,11 @@ pub struct Home {
 }
 
 impl Home {
-    /// An empty home, outside of any repository.
+    /// An empty home, outside of any repository: below `TOFT_TEST_TMP`, which the gate puts into memory, or where this
+    /// system keeps temporary files.
     #[expect(clippy::new_without_default, reason = "making a directory is not a default")]
     pub fn new() -> Self {
-        Self::within(&std::env::temp_dir())
+        Self::within(&std::env::var_os("TOFT_TEST_TMP").map_or_else(std::env::temp_dir, PathBuf::from))
     }
 
     /// An empty home that is not below the directory for temporary files, which sandboxes have of their own.

@@ -29,8 +29,8 @@ const STORIES: [(&str, &str); 5] = [
 /// Prints the table.
 #[expect(clippy::print_stdout, reason = "the table is what was asked for")]
 pub(crate) fn table(root: &Path, env: &[(&str, &str)]) -> Result<()> {
-    let installed = std::env::var_os("TOFT_TEST_TOOLS").map(PathBuf::from);
-    let tools = installed.unwrap_or_else(|| crate::build_dir().join("tools"));
+    let default = || crate::build_dir().join("tools");
+    let tools = std::env::var_os("TOFT_TEST_TOOLS").map_or_else(default, PathBuf::from);
     let newest = tools.join("clients-newest");
     install_newest(&newest)?;
     println!("| client | version | {} |", STORIES.map(|(heading, _)| heading).join(" | "));
@@ -73,19 +73,8 @@ fn install_newest(dir: &Path) -> Result<()> {
 fn tell(root: &Path, clients: &Path, env: &[(&str, &str)]) -> Result<BTreeMap<String, bool>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let out = Command::new(cargo)
-        .args([
-            "nextest",
-            "run",
-            "--package",
-            "toft-stories",
-            "--test",
-            "stories",
-            "clients::",
-            "--run-ignored",
-            "all",
-            "--no-fail-fast",
-            "--color=never",
-        ])
+        .args(crate::TEST)
+        .args(["--run-ignored", "all", "--color=never", "-E", "binary(stories) & test(/^clients::/)"])
         .envs(env.iter().copied())
         .env("TOFT_CLIENTS", clients)
         .current_dir(root)

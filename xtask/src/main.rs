@@ -7,12 +7,14 @@ mod docs;
 mod links;
 mod promises;
 mod servers;
+mod size;
 mod stories;
 mod tidy;
 
 use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    thread,
     time::Instant,
 };
 
@@ -22,9 +24,11 @@ use crate::servers::Servers;
 
 const HELP: &str = "\
 cargo xtask check     fmt, clippy, unit tests, doc tests, deny, tidy
+cargo xtask test ...  nextest with these arguments, and with the servers that tests run against
 cargo xtask gate      what each landing runs: check, and the stories that are not marked
 cargo xtask wide      what the gate leaves out: stories marked `wide`, stories on every store, speed, the book
 cargo xtask long      all stories at full size
+cargo xtask size      the size of the binary that is shipped, and the largest groups of functions in it
 cargo xtask speed     the stories that measure time, with the binary that is installed
 cargo xtask tidy      layering, queries, promises, prose, links
 cargo xtask book      build docs/ as a book, in target/book/html
@@ -42,9 +46,11 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["book"] => book(),
         ["reference"] => reference(),
+        ["test", rest @ ..] => test(rest),
         ["gate"] => gate(),
         ["wide"] => wide(),
         ["long"] => long(),
+        ["size"] => size(),
         ["speed"] => install().and_then(|bin| speed(&bin)),
         ["pictures"] => pictures(),
         ["clients"] => cargo(&["build", "--package", "toft-cli"], &[]).and_then(|()| clients::table(&root(), &[])),
@@ -72,24 +78,35 @@ fn build_dir() -> PathBuf {
 }
 
 const CLIPPY: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
-const TEST_WORKSPACE: [&str; 4] = ["nextest", "run", "--workspace", "--all-features"];
+/// Builds the programs that tests start, from the same compiled crates as the tests themselves.
+const BUILD_PROGRAMS: [&str; 6] = ["build", "--workspace", "--all-features", "--bins", "--profile", "test"];
+/// Runs tests. Always of the whole workspace: with fewer packages or features, cargo would compile most of it again.
+const TEST: [&str; 5] = ["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"];
 
 fn check() -> Result<()> {
     check_code()?;
     let servers = Servers::start()?;
-    cargo(&[&TEST_WORKSPACE[..], &["--exclude", "toft-stories"]].concat(), &servers.env())?;
+    cargo(&[&TEST[..], &["-E", "not package(toft-stories)"]].concat(), &servers.env())?;
     drop(servers);
     check_rest()
+}
+
+fn test(args: &[&str]) -> Result<()> {
+    cargo(&BUILD_PROGRAMS, &[])?;
+    let servers = Servers::start()?;
+    cargo(&[&TEST[..], args].concat(), &servers.env())
 }
 
 /// Runs what each landing runs, with the binary of the dev profile: its dependencies are optimised, and it is there in a
 /// tenth of the time.
 fn gate() -> Result<()> {
     check_code()?;
-    cargo(&["build", "--workspace", "--all-features", "--bins"], &[])?;
+    cargo(&BUILD_PROGRAMS, &[])?;
     let servers = Servers::start()?;
-    cargo(&[&TEST_WORKSPACE[..], &["--no-fail-fast"]].concat(), &servers.env())?;
-    on_each_server(&servers, &[], &[&STORIES[..], &["-E", "binary(leases)"]].concat())?;
+    // Every other one waits: for a disk, a time limit, a process that was told to end.
+    let threads = (2 * thread::available_parallelism().map_or(1, usize::from)).to_string();
+    cargo(&[&TEST[..], &["--test-threads", &threads]].concat(), &servers.env())?;
+    on_each_server(&servers, &[], &["-E", "binary(leases)"])?;
     drop(servers);
     check_rest()
 }
@@ -118,47 +135,47 @@ fn book() -> Result<()> {
     cargo(&[&run[..], &["--", &root, &out]].concat(), &[])
 }
 
-/// Writes what the command line, configuration and the log say of themselves.
+/// Writes what the types, the command line, configuration and the log say of themselves.
 fn reference() -> Result<()> {
+    cargo(&[&TEST[..], &["-E", "test(/checked_in_schema/)"]].concat(), &[("TOFT_BLESS", "1")])?;
     let to = root().join("docs/reference").display().to_string();
     cargo(&["run", "--quiet", "--package", "toft-cli", "--", "reference", "--dir", &to], &[])
 }
 
-const STORIES: [&str; 4] = ["nextest", "run", "--package", "toft-stories"];
 /// Stories that are told on files, on PostgreSQL, behind `toft serve`, and on PostgreSQL behind a pooler.
 const ON_EVERY_STORE: [&str; 4] = ["--run-ignored", "all", "-E", "binary(leases) | binary(everywhere)"];
 
-/// Installs the binary as a user would, and runs every test that the gate leaves out. A test with
+/// Runs, with the binary that is shipped, every test that the gate leaves out. A test with
 /// `#[ignore = "wide: …"]` is one of them.
 fn wide() -> Result<()> {
-    step(".ci/install wide", || run(Command::new("bash").args([".ci/install", "wide"])))?;
     let bin = install()?;
     let servers = Servers::start()?;
-    let mut env = vec![("TOFT_BIN", bin.as_str())];
-    env.extend(servers.env());
-    cargo(&[&TEST_WORKSPACE[..], &["--no-fail-fast", "--run-ignored", "only"]].concat(), &env)?;
-    on_each_server(&servers, &[("TOFT_BIN", &bin)], &[&STORIES[..], &["--no-fail-fast"], &ON_EVERY_STORE].concat())?;
+    let here = [("TOFT_BIN", bin.as_str())];
+    let env = [&here[..], &servers.env()].concat();
+    cargo(&[&TEST[..], &["--run-ignored", "only"]].concat(), &env)?;
+    on_each_server(&servers, &here, &ON_EVERY_STORE)?;
     drop(servers);
     speed(&bin)?;
+    size::check(Path::new(&bin))?;
     book()
 }
 
-/// Tells every story at full size, with the installed binary.
+/// Tells every story at full size, with the binary that is shipped.
 fn long() -> Result<()> {
     let bin = install()?;
     let servers = Servers::start()?;
     let here = [("TOFT_BIN", bin.as_str()), ("TOFT_LONG", "1")];
-    let at_full_size = ["--no-fail-fast", "--no-capture", "--test-threads", "1"];
-    let all = [&STORIES[..], &at_full_size, &["--run-ignored", "all", "--ignore-default-filter"]].concat();
-    cargo(&all, &[&here[..], &servers.env()].concat())?;
-    on_each_server(&servers, &here, &[&STORIES[..], &at_full_size, &ON_EVERY_STORE].concat())?;
+    let at_full_size = ["--no-capture", "--test-threads", "1"];
+    let stories = ["--run-ignored", "all", "--ignore-default-filter", "-E", "package(toft-stories)"];
+    cargo(&[&TEST[..], &at_full_size, &stories].concat(), &[&here[..], &servers.env()].concat())?;
+    on_each_server(&servers, &here, &[&at_full_size[..], &ON_EVERY_STORE].concat())?;
     step("clients", || clients::table(&root(), &here))
 }
 
 /// Tells the stories that measure time, one after the other.
 fn speed(bin: &str) -> Result<()> {
-    let measured = ["--ignore-default-filter", "--no-fail-fast", "--test-threads", "1", "-E", "binary(speed)"];
-    cargo(&[&STORIES[..], &measured].concat(), &[("TOFT_BIN", bin)])
+    let measured = ["--ignore-default-filter", "--test-threads", "1", "-E", "binary(speed)"];
+    cargo(&[&TEST[..], &measured].concat(), &[("TOFT_BIN", bin)])
 }
 
 /// Tells stories on PostgreSQL, behind `toft serve` on it, and on PostgreSQL behind a pooler.
@@ -166,10 +183,10 @@ fn on_each_server(servers: &Servers, env: &[(&str, &str)], args: &[&str]) -> Res
     for (n, (_, url)) in servers.env().into_iter().enumerate() {
         let mut there = env.to_vec();
         there.push(("TOFT_STORY_SERVER", url));
-        cargo(args, &there)?;
+        cargo(&[&TEST[..], args].concat(), &there)?;
         if n == 0 {
             there.push(("TOFT_STORY_FLEET", "1"));
-            cargo(args, &there)?;
+            cargo(&[&TEST[..], args].concat(), &there)?;
         }
     }
     Ok(())
@@ -187,8 +204,8 @@ const PICTURES: [(&str, &str); 4] = [
 fn pictures() -> Result<()> {
     let bin = install()?;
     let story = "every_screen_can_be_read_by_everyone_at_every_width";
-    let args = ["--test", "screens", "--run-ignored", "all", story];
-    cargo(&[&STORIES[..], &args].concat(), &[("TOFT_BIN", &bin)])?;
+    let filter = format!("binary(screens) & test({story})");
+    cargo(&[&TEST[..], &["--run-ignored", "all", "-E", &filter]].concat(), &[("TOFT_BIN", &bin)])?;
     for (name, screen) in PICTURES {
         let seen = build_dir().join("screens").join(format!("{screen}.png"));
         let to = root().join("docs/images").join(format!("{name}.png"));
@@ -197,14 +214,26 @@ fn pictures() -> Result<()> {
     Ok(())
 }
 
+/// Installs the binary as it is shipped.
 fn install() -> Result<String> {
     let to = build_dir().join("installed");
     let path = root().join("crates").join("toft-cli");
     let (to, path) = (to.display().to_string(), path.display().to_string());
-    cargo(&["install", "--locked", "--quiet", "--force", "--path", &path, "--root", &to], &[])?;
+    let args = ["install", "--locked", "--quiet", "--force", "--profile", "dist", "--path", &path, "--root", &to];
+    cargo(&args, &[])?;
     let bin = Path::new(&to).join("bin").join("toft");
     let bin = bin.canonicalize().with_context(|| format!("{} was not installed", bin.display()))?;
     Ok(bin.display().to_string())
+}
+
+/// Builds what is shipped, and the same with symbols.
+fn size() -> Result<()> {
+    let shipped = install()?;
+    let release =
+        ["build", "--locked", "--package", "toft-cli", "--profile", "dist", "--config", "profile.dist.strip=false"];
+    cargo(&release, &[])?;
+    size::print_groups(&build_dir().join("dist/toft"))?;
+    size::check(Path::new(&shipped))
 }
 
 /// Without a sanitizer: nothing here is unsafe.

@@ -11,8 +11,9 @@ use anyhow::{Context, Result, bail};
 use crate::{docs, links, promises, stories};
 
 /// Which of our crates each may depend on. Siblings never meet.
-const LAYERS: [(&str, &[&str]); 15] = [
-    ("toft-core", &[]),
+const LAYERS: [(&str, &[&str]); 16] = [
+    ("toft-schema", &[]),
+    ("toft-core", &["toft-schema"]),
     ("toft-ledger", &[]),
     ("toft-store", &["toft-core"]),
     ("toft-vcs", &["toft-core"]),

@@ -296,7 +296,7 @@ fn workspace(error: &WorkspaceError, message: String) -> Failure {
 }
 
 fn refused(refusal: &Refusal, mut message: String) -> Failure {
-    let facts = serde_json::to_value(refusal).unwrap_or_default();
+    let facts = toft::json::to_value(refusal).unwrap_or_default();
     let (status, code, help) = match refusal {
         Refusal::Other { .. } => (CONFLICT, "other", String::new()),
         Refusal::NotFound { what, .. } => (NOT_FOUND, "not_found", look_up(what).into()),

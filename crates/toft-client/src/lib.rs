@@ -24,7 +24,7 @@ use toft_core::{
     retention::RetentionKind,
     store::{Access, Fault, Result as StoreResult, Store, StoreError, StoreTx},
     time::Timestamp,
-    verbs::Verb,
+    verbs::AnyRun,
     wire::{
         LONGEST_WAIT, LedgerEnd, PROTOCOL, PROTOCOL_HEADER, SPACE_HEADER, SentCall, SentChanges, SentOutcome, SentToken,
     },
@@ -121,22 +121,23 @@ impl RemoteStore {
         &self.address
     }
 
-    /// Runs a verb on the server. If nothing can be done now, the server waits up to `wait` until something can.
-    pub fn call<V: Verb>(&self, call: &SentCall, wait: Duration) -> VerbResult<V::Outcome> {
+    /// Runs a verb on the server, and puts the outcome into `run`. If nothing can be done now, the server waits up to
+    /// `wait` until something can.
+    pub fn call(&self, call: &SentCall, run: &mut dyn AnyRun, wait: Duration) -> VerbResult<()> {
         let wait = wait.min(LONGEST_WAIT);
         let path = match wait.is_zero() {
-            true => format!("/v1/verbs/{}", V::NAME),
-            false => format!("/v1/verbs/{}?wait={}{}", V::NAME, wait.as_millis(), self.read_ledger(call)),
+            true => format!("/v1/verbs/{}", run.name()),
+            false => format!("/v1/verbs/{}?wait={}{}", run.name(), wait.as_millis(), self.read_ledger(call)),
         };
         let body = serde_json::to_vec(call).map_err(|error| self.failed("write a request", &error.to_string()))?;
-        let repeatable = V::ACCESS == Access::Read || call.op.is_some();
+        let repeatable = run.access() == Access::Read || call.op.is_some();
         let answer =
             self.send("POST", &path, &[], Some(&body), ANSWER + wait, repeatable).map_err(|error| match error {
                 StoreError::Unreachable { .. } if !repeatable => unknown(call),
                 error => error,
             })?;
         let said: SentOutcome = self.read(answer)?;
-        serde_json::from_value(said.outcome)
+        run.set_outcome(&said.outcome)
             .map_err(|error| self.failed("read an answer of the server", &error.to_string()).into())
     }
 

@@ -2,12 +2,12 @@
 
 use std::{fmt, time::Duration};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     id::{AgentId, IdGenerator, TaskId, WorkflowId},
     refusal::Refusal,
+    schema::JsonSchema,
     time::Timestamp,
 };
 

@@ -3,7 +3,6 @@
 //! A [`Change`] consists of its event and the rows to write ([`Write`]). Stores write the rows unchanged and apply no
 //! rules.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,6 +16,7 @@ use crate::{
     lease::Lease,
     message::{Delivery, Message},
     repository::{Place, Repository, Worktree},
+    schema::JsonSchema,
     time::Timestamp,
     token::Token,
     workspace::Workspace,

@@ -1,12 +1,12 @@
 //! Checkpoints: saved notes of progress on a task, from which another agent can continue.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     id::{AgentId, CheckpointId, TaskId},
     repository::Place,
+    schema::JsonSchema,
     time::Timestamp,
 };
 

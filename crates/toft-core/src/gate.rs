@@ -1,11 +1,11 @@
 //! Gates: conditions, other than tasks, that a waiting task waits for.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     id::{GateId, TaskId},
     repository::Place,
+    schema::JsonSchema,
     time::Timestamp,
 };
 

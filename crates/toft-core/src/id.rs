@@ -57,7 +57,7 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident $prefix:literal;)*) => {
         $(
             $(#[$doc])*
-            #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+            #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, crate::schema::JsonSchema)]
             #[serde(transparent)]
             pub struct $name(String);
 

@@ -9,11 +9,11 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{
     id::{AgentId, LeaseId, RepositoryId, TaskId, WorkflowId},
+    schema::JsonSchema,
     time::{Now, Tick, Timestamp},
 };
 
@@ -200,6 +200,7 @@ impl FromStr for Fence {
     }
 }
 
+#[cfg(feature = "schema")]
 impl JsonSchema for Fence {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Fence".into()

@@ -1,11 +1,11 @@
 //! Messages: entries of inboxes, each with a state per recipient.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     agent::Role,
     id::{AgentId, MessageId, TaskId, WorkflowId},
+    schema::JsonSchema,
     time::Timestamp,
 };
 

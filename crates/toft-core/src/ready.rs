@@ -5,7 +5,6 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -14,6 +13,7 @@ use crate::{
     gate::Gate,
     id::{TaskId, WorkflowId},
     repository::Scope,
+    schema::JsonSchema,
     store::{QueueKey, QueueScan, Result, StoreTx},
     time::Timestamp,
 };

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -11,9 +10,11 @@ use crate::{
     agent::Role,
     flow::TaskStatus,
     id::{CheckpointId, TaskId},
+    json,
     lease::Fence,
     ready::Reason,
     rights::{Action, named},
+    schema::JsonSchema,
     store::StoreError,
     time::Timestamp,
     token::TokenRole,
@@ -263,8 +264,8 @@ pub struct SentError {
 impl From<&VerbError> for SentError {
     fn from(error: &VerbError) -> Self {
         let (refused, sent) = match error {
-            VerbError::Refused(refusal) => (true, serde_json::to_value(refusal)),
-            VerbError::Failed(failure) => (false, serde_json::to_value(failure)),
+            VerbError::Refused(refusal) => (true, json::to_value(refusal)),
+            VerbError::Failed(failure) => (false, json::to_value(failure)),
         };
         Self { refused, message: error.to_string(), error: sent.unwrap_or_default() }
     }
@@ -273,10 +274,10 @@ impl From<&VerbError> for SentError {
 impl From<SentError> for VerbError {
     fn from(SentError { refused, message, error }: SentError) -> Self {
         if refused {
-            serde_json::from_value(error).unwrap_or(Refusal::Other { message }).into()
+            json::from_value(&error).unwrap_or(Refusal::Other { message }).into()
         } else {
             let unknown = |_| StoreError::Failed { doing: "answer".into(), cause: message };
-            serde_json::from_value(error).unwrap_or_else(unknown).into()
+            json::from_value(&error).unwrap_or_else(unknown).into()
         }
     }
 }

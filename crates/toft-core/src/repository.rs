@@ -1,9 +1,11 @@
 //! Repositories and their worktrees.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{id::RepositoryId, time::Timestamp};
+use crate::{
+    schema::JsonSchema,
+    {id::RepositoryId, time::Timestamp},
+};
 
 /// One project, in all of its checkouts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -14,6 +14,7 @@ use crate::{
         ready::{Node, Nodes, readiness},
         stage::{IssueStage, StageFacts},
     },
+    json,
     landing::{LandingState, LandingWait},
     time::Timestamp,
 };
@@ -67,7 +68,7 @@ impl PlanState {
             }
             _ => {
                 let was = event.detail.get("was").cloned();
-                let was = was.and_then(|was| serde_json::from_value::<Vec<Put>>(was).ok()).unwrap_or_default();
+                let was = was.and_then(|was| json::from_value::<Vec<Put>>(&was).ok()).unwrap_or_default();
                 if let Some(issue) = self.issues.get_mut(about) {
                     was.iter().for_each(|put| issue.put(put));
                 }

@@ -5,12 +5,12 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     agent::Role,
     refusal::{Refusal, VerbResult},
+    schema::JsonSchema,
     verbs::VerbContext,
 };
 

@@ -5,7 +5,6 @@
 
 use std::{borrow::Cow, fmt, time::Duration};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -21,6 +20,7 @@ use crate::{
     message::{InboxItem, Message},
     repository::{Repository, Scope, Worktree},
     retention::RetentionKind,
+    schema::JsonSchema,
     time::{Now, Timestamp},
     token::Token,
     workspace::Workspace,

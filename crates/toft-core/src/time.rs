@@ -53,6 +53,7 @@ impl fmt::Debug for Timestamp {
     }
 }
 
+#[cfg(feature = "schema")]
 impl schemars::JsonSchema for Timestamp {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Timestamp".into()

@@ -5,12 +5,12 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    agent::Role, id::TaskId, landing::Landing, lease::Fence, refusal::Refusal, time::Timestamp, wire::SentCall,
+    agent::Role, id::TaskId, landing::Landing, lease::Fence, refusal::Refusal, schema::JsonSchema, time::Timestamp,
+    wire::SentCall,
 };
 
 /// How every token begins, so that scanners of secrets know one.

@@ -5,15 +5,16 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     agent::Role,
+    json,
     lease::{Fence, Holder, Liveness, Processes},
     refusal::Refusal,
     repository::Place,
+    schema::JsonSchema,
     token::TokenRole,
     verbs::{Operation, Policy},
 };
@@ -110,7 +111,7 @@ impl SentCall {
         if !self.request.is_object() {
             return Err(invalid("request", "it has to be an object"));
         }
-        let caller = serde_json::to_value(&self.caller).unwrap_or_default();
+        let caller = json::to_value(&self.caller).unwrap_or_default();
         let op = self.op.as_ref().map(|op| serde_json::json!({ "id": op.id, "request": op.request }));
         for (name, value) in [("request", &self.request), ("caller", &caller), ("op", &op.unwrap_or_default())] {
             check_texts(name, value)?;

@@ -5,11 +5,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     id::{RepositoryId, TaskId, WorkspaceId},
+    schema::JsonSchema,
     time::Timestamp,
 };
 

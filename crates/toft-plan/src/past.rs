@@ -170,7 +170,7 @@ fn state(lines: &[String]) -> Value {
     let Some(mut first) = records.next() else { return Value::Null };
     records.for_each(|other| first.merge(other));
     let issue = serde_json::from_str::<Issue>(&line::write(&first)).ok();
-    issue.and_then(|issue| serde_json::to_value(issue).ok()).unwrap_or_default()
+    issue.and_then(|issue| toft_core::json::to_value(&issue).ok()).unwrap_or_default()
 }
 
 /// How much of a value is shown.

@@ -103,7 +103,7 @@ impl Plan<'_> {
         let wrote = self.change_quietly(ledger, &found.issue.id, |issue| match (workflow.status, holder) {
             (WorkflowStatus::Completed, _) => {
                 let summary = outcome.as_ref().map(|outcome| outcome.summary.clone()).unwrap_or_default();
-                let outcome = serde_json::to_value(outcome).ok().filter(|outcome| !outcome.is_null());
+                let outcome = toft_core::json::to_value(&outcome).ok().filter(|outcome| !outcome.is_null());
                 let actor = ended_by.as_deref().map_or("toft", |actor| self.name_of(actor));
                 let by = edit::By { actor, now, word: "" };
                 Ok(edit::close(issue, &summary, outcome, &by)?)

@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use toft_core::schema::JsonSchema;
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 use toft_core::{
     retention::Retention,

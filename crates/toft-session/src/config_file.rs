@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::Deserialize;
 use serde_json::Value;
-use toft_core::workspace::Keep;
+use toft_core::{
+    schema::{JsonSchema, checked_in},
+    workspace::Keep,
+};
 
 use crate::{
     config::{Names, OverlayMode},
@@ -311,7 +313,13 @@ pub struct ConfigKey {
 
 /// The JSON Schema of a configuration file.
 fn config_schema() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    checked_in(include_str!("config_schema.json"))
+}
+
+#[cfg(all(test, feature = "schema"))]
+fn derive_config_schema() -> Value {
+    let settings =
+        schemars::generate::SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<ConfigFile>().to_value()
 }
 
@@ -382,5 +390,20 @@ fn kind(schema: &Value) -> String {
         (_, Some("integer" | "number")) => "number".into(),
         (_, Some("boolean")) => "`true` or `false`".into(),
         _ => "string".into(),
+    }
+}
+
+#[cfg(all(test, feature = "schema"))]
+mod tests {
+    use std::path::Path;
+
+    use toft_core::testing::assert_checked_in;
+
+    use super::*;
+
+    #[test]
+    fn checked_in_schema_is_what_the_types_say() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config_schema.json");
+        assert_checked_in(&path, &derive_config_schema());
     }
 }

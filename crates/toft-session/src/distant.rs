@@ -8,25 +8,27 @@ use toft_core::{
     lease::{Holder, Liveness},
     refusal::{Refusal, VerbError, VerbResult},
     store::{Access, StoreError},
-    verbs::{Caller, Operation, Verb, facts},
+    verbs::{AnyRun, Caller, Operation, VerbRun, facts},
     wire::{SentCall, SentCaller, SentPolicy},
 };
 
 /// Runs a verb on the server. If a lease is in its way that follows a process of this machine, the server is told which
 /// of these processes have ended: nobody else can tell.
-pub(crate) fn perform<V: Verb>(
+pub(crate) fn perform(
     remote: &RemoteStore,
     caller: &mut Caller<'_>,
-    verb: &V,
+    run: &mut dyn AnyRun,
     wait: Duration,
-) -> VerbResult<V::Outcome> {
-    let mut call = call_of(caller, verb)?;
-    let refused = match remote.call::<V>(&call, Duration::ZERO) {
-        Err(VerbError::Refused(refusal)) if V::ACCESS == Access::Write && is_in_the_way(&refusal) => refusal,
+) -> VerbResult<()> {
+    let mut call = call_of(caller, run)?;
+    let refused = match remote.call(&call, run, Duration::ZERO) {
+        Err(VerbError::Refused(refusal)) if run.access() == Access::Write && is_in_the_way(&refusal) => refusal,
         other => return other,
     };
-    let look = SentCall { op: None, ..call_of(caller, &facts::HostProcesses {})? };
-    let followed = remote.call::<facts::HostProcesses>(&look, Duration::ZERO)?;
+    let mut look = VerbRun::new(facts::HostProcesses {});
+    let looking = SentCall { op: None, ..call_of(caller, &look)? };
+    remote.call(&looking, &mut look, Duration::ZERO)?;
+    let followed = look.into_outcome()?;
     let has_ended = |holder: &Holder| caller.processes.liveness(holder) == Liveness::Dead;
     call.caller.ended = followed.into_iter().filter(has_ended).collect();
     if call.caller.ended.is_empty() && wait.is_zero() {
@@ -35,7 +37,7 @@ pub(crate) fn perform<V: Verb>(
     if !call.caller.ended.is_empty() {
         call.caller.running = caller.processes.attempts();
     }
-    remote.call::<V>(&call, wait)
+    remote.call(&call, run, wait)
 }
 
 /// Whether a lease that has ended may be the reason.
@@ -50,10 +52,11 @@ fn is_in_the_way(refusal: &Refusal) -> bool {
     )
 }
 
-fn call_of<V: Verb>(caller: &mut Caller<'_>, verb: &V) -> VerbResult<SentCall> {
-    let request = serde_json::to_value(verb)
+fn call_of(caller: &mut Caller<'_>, run: &dyn AnyRun) -> VerbResult<SentCall> {
+    let request = run
+        .request()
         .map_err(|error| StoreError::Failed { doing: "write a request".into(), cause: error.to_string() })?;
-    let op = match (caller.op.take(), V::ACCESS) {
+    let op = match (caller.op.take(), run.access()) {
         (None, Access::Write) => {
             let digest = blake3::hash(request.to_string().as_bytes()).to_hex()[..32].to_owned();
             Some(Operation { id: OpId::generate(caller.ids), request: digest })

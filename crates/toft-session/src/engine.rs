@@ -12,7 +12,7 @@ use toft_core::{
     checkpoint::{Detail, INLINE_LIMIT},
     refusal::VerbError,
     store::{GroupStore, Store, StoreError},
-    verbs::{self, Caller, Verb},
+    verbs::{self, AnyRun, Caller, Verb, VerbRun},
 };
 use toft_store::SqliteStore;
 
@@ -147,9 +147,21 @@ impl Engine {
 
     /// Runs a verb. If nothing can be done now, a server waits up to `wait` until something can.
     pub fn perform<V: Verb>(&self, caller: &mut Caller<'_>, verb: V, wait: Duration) -> Result<V::Outcome, VerbError> {
+        let mut run = VerbRun::new(verb);
+        self.perform_run(caller, &mut run, wait)?;
+        run.into_outcome()
+    }
+
+    /// Does the same for a verb of any type; the outcome is in the run.
+    pub(crate) fn perform_run(
+        &self,
+        caller: &mut Caller<'_>,
+        run: &mut dyn AnyRun,
+        wait: Duration,
+    ) -> Result<(), VerbError> {
         match self {
-            Self::Remote(remote) => distant::perform(remote, caller, &verb, wait),
-            local => verbs::perform(local.store(), caller, verb),
+            Self::Remote(remote) => distant::perform(remote, caller, run, wait),
+            local => verbs::perform_run(local.store(), caller, run),
         }
     }
 

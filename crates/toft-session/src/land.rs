@@ -1,8 +1,8 @@
 //! How finished work is verified, reviewed and landed, as configured.
 
 use std::{collections::BTreeMap, time::Duration};
+use toft_core::schema::JsonSchema;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toft_core::landing::Reviewer;
 

@@ -20,7 +20,7 @@ use toft_core::{
     store::{Access, Fault, Store, StoreError},
     time::Timestamp,
     token::TokenRole,
-    verbs::{Caller, Operation, Verb, facts, flow, issue::Note, visit},
+    verbs::{AnyRun, Caller, Operation, Verb, VerbRun, facts, flow, issue::Note, visit},
     wire::SentToken,
 };
 use toft_vcs::{AGAIN, Checkout, MAIN};
@@ -340,7 +340,21 @@ impl Session {
         verb: V,
         wait: Duration,
     ) -> Result<V::Outcome, Error> {
-        let holds = if V::PROVES { self.fences(actor) } else { Vec::new() };
+        let mut run = VerbRun::new(verb);
+        self.perform_run(actor, op, &mut run, V::PROVES, wait)?;
+        Ok(run.into_outcome()?)
+    }
+
+    /// Does the same for a verb of any type; the outcome is in the run.
+    fn perform_run(
+        &self,
+        actor: &str,
+        op: Option<Operation>,
+        run: &mut dyn AnyRun,
+        proves: bool,
+        wait: Duration,
+    ) -> Result<(), Error> {
+        let holds = if proves { self.fences(actor) } else { Vec::new() };
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let mut caller = Caller {
             actor,
@@ -353,7 +367,7 @@ impl Session {
             token: None,
             op,
         };
-        Ok(self.engine.perform(&mut caller, verb, wait)?)
+        Ok(self.engine.perform_run(&mut caller, run, wait)?)
     }
 
     /// Registers this checkout in the store before the first write from it. `init` did that for the main checkout of

@@ -6,8 +6,8 @@ use std::{
     fs,
     path::{Component, Path, PathBuf},
 };
+use toft_core::schema::JsonSchema;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toft_store::private;
 

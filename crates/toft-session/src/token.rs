@@ -8,7 +8,7 @@ use toft_core::{
     refusal::VerbError,
     repository::Place,
     token::TOKEN_PREFIX,
-    verbs::{Caller, Policy, token::Join},
+    verbs::{Caller, Policy, VerbRun, token::Join},
     wire::SentToken,
 };
 use toft_store::private;
@@ -126,7 +126,9 @@ pub fn join(server: &str, code: &str) -> Result<(SentToken, PathBuf), Error> {
         op: None,
     };
     let join = Join { code: blake3::hash(code.as_bytes()).to_hex().to_string(), digest };
-    match distant::perform(&remote, &mut caller, &join, Duration::ZERO) {
+    let mut join = VerbRun::new(join);
+    let done = distant::perform(&remote, &mut caller, &mut join, Duration::ZERO);
+    match done.and_then(|()| join.into_outcome()) {
         Ok(token) => Ok((SentToken { name: token.name, role: token.role, space: known.space }, path)),
         Err(VerbError::Refused(refusal)) => {
             write(&before)?;

@@ -222,7 +222,7 @@ fn log_lines(log: &[LogLine]) -> Vec<StyledText> {
     let mut lines = Vec::new();
     for said in log {
         let at = said.at.and_then(|at| jiff::Timestamp::from_millisecond(at.0).ok());
-        let at = at.map(|at| at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string());
+        let at = at.map(|at| at.to_zoned(toft::local_time_zone()).strftime("%H:%M:%S").to_string());
         let tone = if said.sign.starts_with("error") { Tone::Bad } else { Tone::Plain };
         let tone = if said.answer { Tone::Faint } else { tone };
         for (n, line) in said.text.lines().enumerate() {

@@ -244,7 +244,7 @@ pub(crate) fn plain_file(path: &Path) -> Result<Option<Vec<u8>>, RunError> {
 /// The settings of a configuration file that `wanted` accepts. Included files are not read.
 pub(crate) fn settings(file: &Path, wanted: impl Fn(&str) -> bool) -> Result<Settings, RunError> {
     let Some(bytes) = plain_file(file)? else { return Ok(Vec::new()) };
-    let mut all = match std::str::from_utf8(&bytes).ok().and_then(simple) {
+    let mut all = match std::str::from_utf8(&bytes).ok().and_then(parse_plain_settings) {
         Some(all) => all,
         None => asked(&bytes)?,
     };
@@ -253,7 +253,7 @@ pub(crate) fn settings(file: &Path, wanted: impl Fn(&str) -> bool) -> Result<Set
 }
 
 /// Parses a configuration file without quotes, escapes and comments after values; `None` for any other.
-fn simple(text: &str) -> Option<Settings> {
+pub(crate) fn parse_plain_settings(text: &str) -> Option<Settings> {
     let (mut all, mut section) = (Vec::new(), String::new());
     for line in text.lines().map(str::trim) {
         if line.is_empty() || line.starts_with(['#', ';']) {

@@ -25,14 +25,16 @@
 //! command line can ask is a request in [`verbs`], run with [`Session::perform`].
 
 pub mod doctor;
+mod time_zone;
 pub mod toft;
 pub mod views;
 mod worker;
 
+pub use time_zone::local_time_zone;
 pub use toft::{Reached, Toft, every_repository};
 pub use toft_core::{
-    agent, change, checkpoint, events, flow, gate, id, issue, landing, lease, login, message, ready, refusal,
-    repository, retention, rights, sheet, store, text, time, token, verbs, wire, workspace,
+    agent, change, checkpoint, events, flow, gate, id, issue, json, landing, lease, login, message, ready, refusal,
+    repository, retention, rights, schema, sheet, store, text, time, token, verbs, wire, workspace,
 };
 pub use toft_land as land;
 pub use toft_plan::{self as plan, plan_file};

@@ -1,10 +1,9 @@
 //! What a pair of servers does for a test.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use toft_cluster::Pair;
 
@@ -15,17 +14,19 @@ fn ask(url: &str, sql: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
-/// A session that commits row after row until its connection breaks, and prints the number of each row committed.
+/// A session that commits row after row until its connection breaks, for a minute at most, and prints the number of
+/// each row committed.
 fn writer(url: &str) -> Child {
-    let script = "select 'insert into kept default values returning n' from generate_series(1, 1000000) \\gexec";
-    let mut psql = Command::new("psql");
-    psql.args(["-XAtq", url]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let script = "select 'insert into kept default values returning n' from generate_series(1, 100000) \\gexec";
+    let mut psql = Command::new("timeout");
+    psql.args(["60", "psql", "-XAtq", url]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut writer = psql.spawn().unwrap();
     writer.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     writer
 }
 
 #[test]
+#[ignore = "wide: a pair of servers"]
 fn keeps_what_was_committed_over_each_fail_over() {
     if !toft_cluster::available() {
         eprintln!("skipped: no PostgreSQL server is installed");
@@ -38,14 +39,17 @@ fn keeps_what_was_committed_over_each_fail_over() {
     ask(&url, "create table kept (n serial primary key)");
     let mut committed = BTreeSet::new();
     for _ in 0..std::env::var("ROUNDS").map_or(3, |rounds| rounds.parse().unwrap()) {
-        let before = writer(&url);
-        let reader = thread::spawn(|| before.wait_with_output().unwrap().stdout);
-        thread::sleep(Duration::from_secs(2));
+        let mut writer = writer(&url);
+        let mut printed = BufReader::new(writer.stdout.take().unwrap()).lines().map(Result::unwrap);
+        // The kill comes amid the commits, however long the session takes to begin them.
+        let before: Vec<_> = printed.by_ref().take(100).collect();
+        assert_eq!(before.len(), 100);
+        committed.extend(before);
         let (old, took) = (pair.primary().port(), pair.fail_over());
         assert_ne!(pair.primary().port(), old);
-        let printed = String::from_utf8(reader.join().unwrap()).unwrap();
-        assert!(!printed.is_empty());
-        committed.extend(printed.lines().map(str::to_owned));
+        committed.extend(printed);
+        // This is how psql says that its connection broke.
+        assert_eq!(writer.wait().unwrap().code(), Some(2));
         let rows = ask(&url, "select n from kept");
         let rows: BTreeSet<_> = rows.lines().map(str::to_owned).collect();
         assert_eq!(committed.difference(&rows).count(), 0);
@@ -60,6 +64,7 @@ fn keeps_what_was_committed_over_each_fail_over() {
 }
 
 #[test]
+#[ignore = "wide: a pair of servers"]
 #[should_panic(expected = "no standby")]
 fn does_not_fail_over_to_a_dead_server() {
     assert!(toft_cluster::available(), "no standby");

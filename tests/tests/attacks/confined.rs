@@ -317,6 +317,7 @@ fn podman(home: &mut Home) -> Option<()> {
 }
 
 #[test]
+#[ignore = "wide: containers"]
 fn an_agent_works_in_a_container() {
     let (mut home, repo) = started(&["Contained"]);
     if podman(&mut home).is_none() {
@@ -356,6 +357,7 @@ fn an_agent_works_in_a_container() {
 }
 
 #[test]
+#[ignore = "wide: containers"]
 fn jujutsu_and_mercurial_commit_in_a_sandbox_and_in_a_container() {
     for (vcs, commit) in [("jj", "jj commit -m work"), ("hg", "hg add -q && hg commit -m work")] {
         let mut home = Home::new();
@@ -426,6 +428,7 @@ fn until(what: &str, done: impl Fn() -> bool) {
 }
 
 #[test]
+#[ignore = "wide: containers"]
 fn a_container_ends_with_its_attempt() {
     let (mut home, repo) = started(&["Endless"]);
     if podman(&mut home).is_none() {
@@ -462,6 +465,7 @@ fn a_container_ends_with_its_attempt() {
 }
 
 #[test]
+#[ignore = "wide: containers"]
 fn a_command_of_ones_own_is_a_container_too() {
     let (home, repo) = started(&["Wrapped"]);
     agents::script(&home, "bin/wrap", "#!/bin/sh\necho \"wrapped in $1\"; shift\nexec \"$@\"\n");
@@ -481,6 +485,7 @@ fn a_command_of_ones_own_is_a_container_too() {
 }
 
 #[test]
+#[ignore = "wide: coding agents"]
 fn real_clients_work_in_a_sandbox_that_reaches_their_model_only() {
     for client in ["claude", "codex"] {
         let Some(mut lab) = Lab::new(client) else { return };

@@ -36,6 +36,7 @@ fn plan(machine: &FleetMachine, clone: &Path, titles: &[&str]) {
 }
 
 #[test]
+#[ignore = "wide: servers, clones and S3"]
 fn work_of_a_machine_that_is_gone_lands_on_another() {
     let owner = Home::new();
     let (server, url) = (serve(&owner, &[]), upstream(&owner));
@@ -57,6 +58,7 @@ fn work_of_a_machine_that_is_gone_lands_on_another() {
 }
 
 #[test]
+#[ignore = "wide: servers, clones and S3"]
 fn one_clone_lands_what_several_could() {
     let owner = Home::new();
     let (server, url) = (serve(&owner, &[]), upstream(&owner));
@@ -83,6 +85,7 @@ fn one_clone_lands_what_several_could() {
 }
 
 #[test]
+#[ignore = "wide: servers, clones and S3"]
 fn landers_that_push_need_nobody_to_give_up_work() {
     let owner = Home::new();
     let (server, url) = (serve(&owner, &[]), upstream(&owner));
@@ -108,6 +111,7 @@ fn landers_that_push_need_nobody_to_give_up_work() {
 }
 
 #[test]
+#[ignore = "wide: servers, clones and S3"]
 fn work_that_was_sent_back_goes_on_at_another_machine() {
     let owner = Home::new();
     let (server, url) = (serve(&owner, &[]), upstream(&owner));
@@ -135,6 +139,7 @@ fn work_that_was_sent_back_goes_on_at_another_machine() {
 }
 
 #[test]
+#[ignore = "wide: servers, clones and S3"]
 fn the_log_of_an_agent_is_read_on_another_machine_while_it_works_and_later() {
     let owner = Home::new();
     let (server, url) = (serve(&owner, &[]), upstream(&owner));
@@ -210,6 +215,7 @@ fn commits_and_logs_are_for_those_whose_token_says_so() {
 }
 
 #[test]
+#[ignore = "wide: servers, clones and S3"]
 fn commits_stay_where_they_are_if_the_user_wants_it() {
     let owner = Home::new();
     let (server, url) = (serve(&owner, &[]), upstream(&owner));
@@ -261,6 +267,7 @@ impl Drop for S3 {
 }
 
 #[test]
+#[ignore = "wide: servers, clones and S3"]
 fn commits_and_logs_are_kept_in_s3() {
     let mut owner = Home::new();
     let Some(s3) = S3::start(&owner) else { return };

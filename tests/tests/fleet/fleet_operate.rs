@@ -66,6 +66,7 @@ impl Drop for LoggedServer {
 }
 
 #[test]
+#[ignore = "wide: Prometheus, a collector of traces, PostgreSQL"]
 fn figures_are_as_prometheus_wants_them_and_name_no_ids() {
     if lacks("promtool") {
         return;
@@ -133,6 +134,7 @@ fn collector(home: &Home) -> Option<Collector> {
 }
 
 #[test]
+#[ignore = "wide: Prometheus, a collector of traces, PostgreSQL"]
 fn a_collector_gets_a_span_for_each_request_in_the_trace_of_its_caller() {
     let home = Home::new();
     let Some(mut collector) = collector(&home) else { return };
@@ -167,6 +169,7 @@ fn a_collector_gets_a_span_for_each_request_in_the_trace_of_its_caller() {
 }
 
 #[test]
+#[ignore = "wide: Prometheus, a collector of traces, PostgreSQL"]
 fn a_token_that_asks_too_often_waits_and_nobody_else_does() {
     let home = Home::new();
     let server = FleetServer::start(&home, &file_store(&home), &["--limit", "20"]);
@@ -188,6 +191,7 @@ fn a_token_that_asks_too_often_waits_and_nobody_else_does() {
 }
 
 #[test]
+#[ignore = "wide: Prometheus, a collector of traces, PostgreSQL"]
 fn a_server_logs_what_fails_and_on_request_everything() {
     let home = Home::new();
     let store = file_store(&home);
@@ -225,6 +229,7 @@ fn threads(pid: u32) -> usize {
 }
 
 #[test]
+#[ignore = "wide: Prometheus, a collector of traces, PostgreSQL"]
 fn a_server_without_its_database_says_so_soon_and_costs_nothing() {
     if !toft_cluster::available() {
         assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "PostgreSQL is not installed");
@@ -261,6 +266,7 @@ fn a_server_without_its_database_says_so_soon_and_costs_nothing() {
 }
 
 #[test]
+#[ignore = "wide: Prometheus, a collector of traces, PostgreSQL"]
 fn a_server_that_cannot_start_yet_ends_when_it_is_told_also_as_the_first_process() {
     let home = Home::new();
     let store = format!("postgres://toft@127.0.0.1:{}/toft", toft_stories::fleet::free_port());
@@ -308,6 +314,7 @@ fn balance(home: &Home, ports: [u16; 2]) -> (Child, String) {
 }
 
 #[test]
+#[ignore = "wide: Prometheus, a collector of traces, PostgreSQL"]
 fn servers_are_replaced_by_newer_ones_and_clients_at_work_see_nothing_of_it() {
     if !toft_cluster::available() || lacks("haproxy") {
         return;

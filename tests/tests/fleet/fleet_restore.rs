@@ -17,6 +17,7 @@ use toft_stories::{
 const WORKERS: usize = 4;
 
 #[test]
+#[ignore = "wide: pgBackRest"]
 fn a_lost_database_is_restored_to_the_end_of_its_archive() {
     if !toft_cluster::backup_available() {
         assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "pgBackRest or PostgreSQL is not installed");

@@ -152,6 +152,7 @@ fn a_server_killed_again_and_again_loses_and_doubles_nothing() {
 }
 
 #[test]
+#[ignore = "wide: a pair of servers"]
 fn a_standby_takes_over_and_nothing_acknowledged_is_lost_or_doubled() {
     if no_server() {
         return;
@@ -251,6 +252,7 @@ fn until_somebody_waits(cluster: &Cluster) {
 }
 
 #[test]
+#[ignore = "wide: minutes of waiting commands"]
 fn a_burst_of_commits_is_told_now_and_then() {
     if no_server() {
         return;
@@ -295,6 +297,7 @@ fn a_burst_of_commits_is_told_now_and_then() {
 }
 
 #[test]
+#[ignore = "wide: minutes of waiting commands"]
 fn a_waiting_claim_hears_of_work_at_once_and_quiet_waiting_asks_little() {
     if no_server() {
         return;
@@ -327,6 +330,7 @@ fn a_waiting_claim_hears_of_work_at_once_and_quiet_waiting_asks_little() {
 }
 
 #[test]
+#[ignore = "wide: minutes of waiting commands"]
 fn hundreds_of_waiting_commands_hold_few_connections_and_all_get_served() {
     if no_server() {
         return;

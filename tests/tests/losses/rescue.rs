@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::Stdio,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -229,7 +229,7 @@ fn no_byte_is_lost_though_tidying_up_is_killed_anywhere() {
     }
     // A git that outlived its killed toft may be in a workspace for a moment.
     let mut stay: BTreeMap<String, Value> = BTreeMap::new();
-    let until = Instant::now() + Duration::from_secs(10);
+    let mut passes = 0;
     loop {
         let rows = home.toft(&repo, &["ws", "gc", "--older-than", "0s", "--json"]).data();
         let rows = rows.as_array().unwrap();
@@ -237,7 +237,9 @@ fn no_byte_is_lost_though_tidying_up_is_killed_anywhere() {
         if rows.iter().all(|row| row["gone"] == false && !row["why"].as_str().unwrap().contains("process")) {
             break;
         }
-        assert!(Instant::now() < until, "gc after gc still finds something: {rows:?}");
+        passes += 1;
+        assert!(passes < 20, "gc after gc still finds something: {rows:?}");
+        thread::sleep(Duration::from_millis(200));
     }
     // Only the rescues hold on to anything now.
     home.run(&repo, "git", &["stash", "clear"]);

@@ -20,6 +20,7 @@ use toft_stories::{
 };
 
 #[test]
+#[ignore = "wide: a browser"]
 fn an_evening_is_played_in_the_browser_alone() {
     let yard = Yard::new("[land]\nreview = \"human\"\n");
     let (home, repo) = (&yard.home, &yard.repo);
@@ -143,6 +144,7 @@ fn shown_board(page: &mut Browser) -> String {
 }
 
 #[test]
+#[ignore = "wide: a browser"]
 fn the_board_of_an_earlier_time_is_what_was_seen_then() {
     let yard = Yard::new("[land]\nreview = \"human\"\n");
     let (home, repo) = (&yard.home, &yard.repo);
@@ -247,6 +249,7 @@ fn status(answer: &str) -> &str {
 }
 
 #[test]
+#[ignore = "wide: a browser"]
 fn only_the_browser_that_opened_the_address_gets_in() {
     let home = Home::new();
     let repo = home.repo("shop");
@@ -336,6 +339,7 @@ fn only_the_browser_that_opened_the_address_gets_in() {
 }
 
 #[test]
+#[ignore = "wide: a browser"]
 fn what_agents_write_is_only_text() {
     let home = Home::new();
     let repo = home.repo("shop");
@@ -426,6 +430,7 @@ fn look_at_every_screen(page: &mut Browser, origin: &str, issues: &[&str], name:
 }
 
 #[test]
+#[ignore = "wide: a browser"]
 fn every_screen_can_be_read_by_everyone_at_every_width() {
     let home = Home::new();
     let repo = home.repo("shop");
@@ -468,6 +473,7 @@ fn every_screen_can_be_read_by_everyone_at_every_width() {
 }
 
 #[test]
+#[ignore = "wide: a browser"]
 fn a_store_that_cannot_be_reached_is_said_and_comes_back() {
     let mut home = Home::new();
     let store = home.path().join("far.db").display().to_string();
@@ -497,6 +503,7 @@ fn a_store_that_cannot_be_reached_is_said_and_comes_back() {
 }
 
 #[test]
+#[ignore = "wide: a browser"]
 fn what_others_do_is_seen_at_once_in_every_tab() {
     let home = Home::new();
     let repo = home.repo("shop");

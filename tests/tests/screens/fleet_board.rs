@@ -58,6 +58,7 @@ impl ServedTeam {
 }
 
 #[test]
+#[ignore = "wide: a browser"]
 fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
     let team = ServedTeam::new();
     let ServedTeam { home, repo, server, url } = &team;
@@ -176,6 +177,7 @@ fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
 }
 
 #[test]
+#[ignore = "wide: a browser"]
 fn each_token_sees_and_does_what_it_may_and_strangers_hold_nobody_up() {
     let team = ServedTeam::new();
     let ServedTeam { home, repo, server, url } = &team;
@@ -229,6 +231,7 @@ fn each_token_sees_and_does_what_it_may_and_strangers_hold_nobody_up() {
 }
 
 #[test]
+#[ignore = "wide: a browser"]
 fn a_person_signs_in_at_the_board_with_their_account() {
     let home = Home::new();
     let Some(provider) = Provider::start(&home) else { return };
@@ -252,6 +255,7 @@ fn a_person_signs_in_at_the_board_with_their_account() {
 }
 
 #[test]
+#[ignore = "wide: a browser"]
 fn finished_work_is_reviewed_in_any_clone_that_shares_its_history() {
     let team = ServedTeam::new();
     let ServedTeam { home, repo, .. } = &team;

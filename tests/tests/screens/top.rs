@@ -19,6 +19,7 @@ use toft_stories::{
 };
 
 #[test]
+#[ignore = "wide: a terminal"]
 fn an_evening_is_played_by_keys_alone() {
     let yard = Yard::new("[land]\nreview = \"human\"\n");
     let (home, repo) = (&yard.home, &yard.repo);
@@ -103,6 +104,7 @@ fn an_evening_is_played_by_keys_alone() {
 }
 
 #[test]
+#[ignore = "wide: a terminal"]
 fn what_others_do_is_seen_at_once_at_any_size() {
     let home = Home::new();
     let repo = home.repo("shop");
@@ -151,6 +153,7 @@ fn what_others_do_is_seen_at_once_at_any_size() {
 }
 
 #[test]
+#[ignore = "wide: a terminal"]
 fn an_act_concerns_what_was_chosen_whatever_others_do_meanwhile() {
     let home = Home::new();
     let repo = home.repo("shop");
@@ -219,6 +222,7 @@ fn an_act_concerns_what_was_chosen_whatever_others_do_meanwhile() {
 }
 
 #[test]
+#[ignore = "wide: a terminal"]
 fn a_server_that_is_gone_is_said_and_comes_back() {
     let mut home = Home::new();
     let store = home.path().join("fleet.db").display().to_string();
@@ -241,6 +245,7 @@ fn a_server_that_is_gone_is_said_and_comes_back() {
 }
 
 #[test]
+#[ignore = "wide: a terminal"]
 fn every_repository_is_seen_and_commands_run_where_they_belong() {
     let home = Home::new();
     let (shop, yard) = (home.repo("shop"), home.repo("yard"));
@@ -264,6 +269,7 @@ fn every_repository_is_seen_and_commands_run_where_they_belong() {
 }
 
 #[test]
+#[ignore = "wide: a terminal"]
 fn lines_are_printed_for_who_sees_no_screen() {
     let home = Home::new();
     let repo = home.repo("shop");

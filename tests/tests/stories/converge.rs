@@ -98,6 +98,7 @@ fn as_an_older_toft_writes(line: &str) -> String {
 /// ledger beside the repository; all five share one in a git repository, which two of them keep with Jujutsu, and one in a
 /// Mercurial repository.
 #[test]
+#[ignore = "wide: Jujutsu and Mercurial"]
 fn five_clones_on_three_version_controls_end_with_the_same_bytes() {
     let base = Home::new();
     let code = Vcs::Git.remote(&base, "code.git");

@@ -80,6 +80,7 @@ fn bytes(dir: &Path) -> u64 {
 }
 
 #[test]
+#[ignore = "wide: hundreds of edits"]
 fn a_ledger_that_is_edited_for_long_stays_small_on_disk() {
     let home = Home::new();
     let (remote, clones) = team(&home, sized(2, 5));
@@ -230,4 +231,43 @@ fn the_log_reads_commits_that_say_nothing_and_says_where_a_shallow_clone_ends() 
     sync(&home, &shallow);
     let log = home.toft(&shallow, &["log", &id]).ok();
     assert!(log.contains("comments: 0 → 1") && log.contains("older changes are not in this shallow clone"), "{log}");
+}
+
+/// System calls on files, descriptors and processes that an everyday command makes, with the binary of the dev profile in
+/// a fresh repository. Times differ from machine to machine; these do not.
+const SYSTEM_CALLS: [(&str, &[&str], usize); 4] = [
+    ("ready", &["ready"], 215),
+    ("claim", &["claim"], 514),
+    ("save", &["save", "-m", "half"], 250),
+    ("finish", &["finish", "--no-change", "done"], 536),
+];
+
+#[test]
+#[cfg(target_os = "linux")]
+fn system_calls_of_everyday_commands_do_not_grow() {
+    const COUNTED: &str =
+        "trace=%file,%process,read,write,pread64,pwrite64,fcntl,flock,fsync,fdatasync,getdents64,close";
+    let mut home = Home::new();
+    let repo = home.repo("repo");
+    home.set("TOFT_SESSION", "one");
+    for title in ["one", "two", "three"] {
+        add(&home, &repo, &[title]);
+    }
+    home.toft(&repo, &["--as", "first", "claim"]).ok();
+    let trace = home.path().join("trace");
+    for (name, words, expected) in SYSTEM_CALLS {
+        let program = toft_bin().display().to_string();
+        let args =
+            [&["-f", "-qq", "-e", COUNTED, "-o", trace.to_str().unwrap(), &program, "--as", "second"], words].concat();
+        home.run(&repo, "strace", &args);
+        let text = fs::read_to_string(&trace).unwrap();
+        let calls = text.lines().filter(|line| !line.contains(" resumed>")).count();
+        let started = text.lines().filter(|line| line.contains("execve(")).count();
+        println!("{name}: {calls} system calls");
+        assert_eq!(started, 1, "{name} starts no other program");
+        assert!(
+            calls <= expected + expected / 10,
+            "{name} makes {calls} system calls, where it made {expected}:\n{text}"
+        );
+    }
 }

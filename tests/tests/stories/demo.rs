@@ -9,6 +9,7 @@ use std::{
 use toft_stories::{Home, agents, snapshot};
 
 #[test]
+#[ignore = "wide: the whole demonstration"]
 fn five_agents_build_a_village_and_leave_one_question() {
     let home = Home::new();
     let empty = home.path().join("empty");

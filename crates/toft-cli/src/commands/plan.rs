@@ -50,7 +50,7 @@ fn unknown_status(status: &str, known: &[&str]) -> Failure {
 /// A day, or a time from now on.
 fn due(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
     if let Ok(day) = text.parse::<jiff::civil::Date>() {
-        let end = day.at(23, 59, 59, 0).to_zoned(jiff::tz::TimeZone::system());
+        let end = day.at(23, 59, 59, 0).to_zoned(toft::local_time_zone());
         return end.map(|end| Timestamp(end.timestamp().as_millisecond())).map_err(|error| {
             Failure::invalid(format!("--due: {error}"), "a date such as 2026-12-01, or a time such as 3d")
         });

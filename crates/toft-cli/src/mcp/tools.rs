@@ -1,8 +1,8 @@
 //! The tools: what each takes, and the command it is. Models read all of it, so every word counts.
 
-use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+use toft::schema::{HasSchema, JsonSchema, checked_in};
 use toft_server::mcp::ToolSpec;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Arguments of a tool, and the command they stand for.
-trait Call: DeserializeOwned + JsonSchema {
+trait Call: DeserializeOwned + HasSchema {
     const NAME: &'static str;
     const ABOUT: &'static str;
     const READ_ONLY: bool = false;
@@ -29,7 +29,8 @@ pub(super) struct Tool {
     about: &'static str,
     read_only: bool,
     destructive: bool,
-    schema: fn() -> Map<String, Value>,
+    #[cfg(all(test, feature = "schema"))]
+    derive_schema: fn() -> Value,
     read: fn(Value) -> Result<Command, Failure>,
 }
 
@@ -55,7 +56,8 @@ const fn tool<C: Call>() -> Tool {
         about: C::ABOUT,
         read_only: C::READ_ONLY,
         destructive: C::DESTRUCTIVE,
-        schema: schema::<C>,
+        #[cfg(all(test, feature = "schema"))]
+        derive_schema: derive_schema::<C>,
         read: read::<C>,
     }
 }
@@ -64,8 +66,9 @@ const fn tool<C: Call>() -> Tool {
 const EVERYWHERE: [&str; 2] = ["cwd", "agent"];
 
 /// The schema without what a model does not need: null, defaults, widths of numbers.
-fn schema<C: Call>() -> Map<String, Value> {
-    let settings = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
+#[cfg(all(test, feature = "schema"))]
+fn derive_schema<C: Call>() -> Value {
+    let settings = schemars::generate::SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
     let whole = settings.into_generator().into_root_schema_for::<C>().to_value();
     let mut properties = Map::new();
     for (name, part) in whole["properties"].as_object().into_iter().flatten() {
@@ -82,7 +85,7 @@ fn schema<C: Call>() -> Map<String, Value> {
         properties.insert(name.clone(), part);
     }
     for name in EVERYWHERE {
-        properties.insert(name.to_owned(), json!({ "type": "string" }));
+        properties.insert(name.to_owned(), serde_json::json!({ "type": "string" }));
     }
     let mut schema = Map::new();
     schema.insert("type".to_owned(), "object".into());
@@ -90,7 +93,7 @@ fn schema<C: Call>() -> Map<String, Value> {
     if let Some(required) = whole.get("required") {
         schema.insert("required".to_owned(), required.clone());
     }
-    schema
+    Value::Object(schema)
 }
 
 fn read<C: Call>(arguments: Value) -> Result<Command, Failure> {
@@ -100,11 +103,17 @@ fn read<C: Call>(arguments: Value) -> Result<Command, Failure> {
 }
 
 impl Tool {
+    /// Its arguments, as a model reads them.
+    fn schema(&self) -> Map<String, Value> {
+        let mut schemas = checked_in(include_str!("tools.json"));
+        schemas[self.name].as_object_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     pub(super) fn card(&self) -> ToolSpec {
         ToolSpec {
             name: self.name,
             about: self.about,
-            schema: (self.schema)(),
+            schema: self.schema(),
             read_only: self.read_only,
             destructive: self.destructive,
         }
@@ -112,7 +121,7 @@ impl Tool {
 
     /// The command that a call stands for. What is null was left out.
     pub(super) fn command(&self, given: &Map<String, Value>) -> Result<Command, Failure> {
-        let schema = (self.schema)();
+        let schema = self.schema();
         let known: Vec<&String> =
             schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
         if let Some(name) = given.keys().find(|name| !known.contains(name)) {
@@ -585,4 +594,20 @@ pub(super) fn resource(address: &str) -> Option<Command> {
 /// The client, whose life a lease follows: it started this server.
 pub(super) fn client() -> Option<u32> {
     Some(std::os::unix::process::parent_id()).filter(|pid| *pid > 1)
+}
+
+#[cfg(all(test, feature = "schema"))]
+mod tests {
+    use std::path::Path;
+
+    use toft_core::testing::assert_checked_in;
+
+    use super::*;
+
+    #[test]
+    fn checked_in_schemas_are_what_the_types_say() {
+        let derived = TOOLS.iter().map(|tool| (tool.name.to_owned(), (tool.derive_schema)())).collect();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/mcp/tools.json");
+        assert_checked_in(&path, &Value::Object(derived));
+    }
 }

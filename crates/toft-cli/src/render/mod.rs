@@ -420,5 +420,5 @@ impl Output {
 
 /// A value as JSON; every outcome can be.
 pub(crate) fn data(value: &impl serde::Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_default()
+    toft::json::to_value(value).unwrap_or_default()
 }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use jiff::{Zoned, tz::TimeZone};
-use toft::time::{Timestamp, ago, span};
+use jiff::Zoned;
+use toft::{
+    local_time_zone,
+    time::{Timestamp, ago, span},
+};
 
 /// From here on only the date is told.
 const FAR: Duration = Duration::from_secs(60 * 86_400);
@@ -14,7 +17,7 @@ pub(super) fn now() -> Timestamp {
 }
 
 fn local(at: Timestamp) -> Option<Zoned> {
-    jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(TimeZone::system()))
+    jiff::Timestamp::from_millisecond(at.0).ok().map(|at| at.to_zoned(local_time_zone()))
 }
 
 /// The local time of day.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::task::TaskSpec;
-use crate::refusal::Refusal;
+use crate::{refusal::Refusal, schema::JsonSchema};
 
 /// How work is divided into tasks. The schema of a plan file in TOML, YAML or JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

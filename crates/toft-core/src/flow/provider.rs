@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 /// The longest rest that is not the provider's own word.
 const LONGEST: Duration = Duration::from_secs(3_600);

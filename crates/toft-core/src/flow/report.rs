@@ -2,11 +2,11 @@
 //!
 //! A commit or an explicit report is evidence. If an agent exits successfully without evidence, its task is not done.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     flow::{Attempt, AttemptResult, Evidence, ProviderRefusal},
+    schema::JsonSchema,
     verbs::finish::{How, WaitFor},
 };
 

@@ -1,6 +1,5 @@
 //! A task, its attempts, and its dependencies.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -8,6 +7,7 @@ use crate::{
     id::{AgentId, LandingId, LeaseId, RepositoryId, TaskId, WorkflowId},
     lease::Fence,
     repository::Place,
+    schema::JsonSchema,
     time::Timestamp,
 };
 

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::plan::{PlanTask, WorkflowPlan};
-use crate::{id::TemplateId, refusal::Refusal, time::Timestamp};
+use crate::{
+    schema::JsonSchema,
+    {id::TemplateId, refusal::Refusal, time::Timestamp},
+};
 
 /// A plan with variables. A changed template is a new version; old versions are kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

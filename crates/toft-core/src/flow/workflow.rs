@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     id::{RepositoryId, WorkflowId},
     repository::{Place, Scope},
+    schema::JsonSchema,
     time::Timestamp,
 };
 

@@ -10,6 +10,7 @@ use super::{
     proposal::ProposalSide, ready::Nodes,
 };
 use crate::{
+    json,
     refusal::{Refusal, VerbResult},
     store::StoreError,
     time::Timestamp,
@@ -85,7 +86,7 @@ fn text(value: &str) -> Option<Value> {
 }
 
 pub(super) fn told(value: &impl Serialize) -> VerbResult<Value> {
-    serde_json::to_value(value)
+    json::to_value(value)
         .map_err(|error| StoreError::Failed { doing: "write an issue".into(), cause: error.to_string() }.into())
 }
 

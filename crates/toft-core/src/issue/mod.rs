@@ -18,11 +18,13 @@ pub mod stage;
 
 use std::borrow::Cow;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{id::IdGenerator, time::Timestamp};
+use crate::{
+    schema::{JsonSchema, checked_in},
+    {id::IdGenerator, json, time::Timestamp},
+};
 
 /// The prefix of ids that toft generates. Other ids are accepted unchanged.
 pub const PREFIX: &str = "tf-";
@@ -160,12 +162,12 @@ impl Issue {
                 }
             }
         });
-        Ok((serde_json::from_value(Value::Object(fields))?, wrong))
+        Ok((json::from_value(&Value::Object(fields))?, wrong))
     }
 
     /// Takes in a write. One that makes no issue of it, such as that of a later toft, changes nothing.
     pub fn put(&mut self, put: &Put) {
-        let Ok(Value::Object(mut fields)) = serde_json::to_value(&*self) else { return };
+        let Ok(Value::Object(mut fields)) = json::to_value(&*self) else { return };
         let mut member = |name: &str, member: Value, there: bool| {
             let all = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
             if let Some(all) = all.as_array_mut() {
@@ -177,14 +179,14 @@ impl Issue {
             Put::Field(name, Some(value)) => drop(fields.insert(name.to_string(), value.clone())),
             Put::Field(name, None) => drop(fields.remove(name.as_ref())),
             Put::Label(label, there) => member("labels", label.as_str().into(), *there),
-            Put::Dep(dep, there) => member("deps", serde_json::to_value(dep).unwrap_or_default(), *there),
-            Put::Comment(said) => member("comments", serde_json::to_value(said).unwrap_or_default(), true),
+            Put::Dep(dep, there) => member("deps", json::to_value(dep).unwrap_or_default(), *there),
+            Put::Comment(said) => member("comments", json::to_value(said).unwrap_or_default(), true),
             Put::Unsay(id) => {
                 self.comments.retain(|said| said.id != *id);
                 return;
             }
         }
-        if let Ok(issue) = serde_json::from_value(Value::Object(fields)) {
+        if let Ok(issue) = json::from_value(&Value::Object(fields)) {
             *self = issue;
         }
     }
@@ -321,6 +323,13 @@ pub enum Put {
 /// What a line of a ledger may say, as a JSON schema.
 #[must_use]
 pub fn schema() -> Value {
+    checked_in(include_str!("schema.json"))
+}
+
+/// The same, from the types.
+#[cfg(feature = "schema")]
+#[must_use]
+pub fn derive_schema() -> Value {
     let mut schema = schemars::schema_for!(Issue).to_value();
     let also = [
         ("estimate", "How much it is, in any words."),

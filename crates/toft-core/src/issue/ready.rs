@@ -5,12 +5,12 @@ use std::{
     fmt,
 };
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CLOSED, DEFERRED, EPIC, Issue, OPEN, proposal::ProposalSide};
 use crate::{
     ready::{QueueClass, place_in_order},
+    schema::JsonSchema,
     time::Timestamp,
 };
 

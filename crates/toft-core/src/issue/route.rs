@@ -3,10 +3,9 @@
 //! An explicit route takes precedence over the rule for the user's role, which takes precedence over the default.
 //! `--ledger` and the ledger of a parent take precedence over all of them; they are handled before this module is used.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::refusal::Refusal;
+use crate::{refusal::Refusal, schema::JsonSchema};
 
 /// The name of the repository's own ledger.
 pub const OWN: &str = ".";

@@ -1,9 +1,11 @@
 //! Stages: how far an issue is on its way from the plan into the target branch.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::landing::{LandingState, LandingWait};
+use crate::{
+    landing::{LandingState, LandingWait},
+    schema::JsonSchema,
+};
 
 /// How far an issue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]

@@ -15,13 +15,13 @@ pub use pull_request::{
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     id::{LandingId, RepositoryId, TaskId, WorkflowId, WorkspaceId},
     issue::private::Private,
     refusal::Refusal,
+    schema::JsonSchema,
     time::Timestamp,
 };
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::BounceReason;
+
+use crate::schema::JsonSchema;
 
 /// How many characters of each text of a forge an agent is told.
 const TOLD: usize = 2_000;

@@ -11,6 +11,7 @@ use crate::{
     agent::Role,
     flow::{PlanTask, Source, WorkflowPlan},
     id::{AgentId, IdGenerator, LeaseId, RepositoryId, TaskId, WorkflowId},
+    json,
     lease::{Fence, Holder, Lease, Liveness, Processes},
     refusal::{SentError, VerbResult},
     repository::{Place, Repository, Scope, Worktree},
@@ -180,9 +181,9 @@ impl Stage {
             return perform(self.store.as_ref(), &mut caller, verb);
         }
         let call = calls::find(V::NAME).expect("every verb is in the registry");
-        let request = serde_json::to_value(&verb).expect("a request can be sent");
-        match (call.run)(self.store.as_ref(), &mut caller, request) {
-            Ok(outcome) => Ok(serde_json::from_value(outcome).expect("an outcome can be received")),
+        let request = json::to_value(&verb).expect("a request can be sent");
+        match call.run(self.store.as_ref(), &mut caller, &request) {
+            Ok(outcome) => Ok(json::from_value(&outcome).expect("an outcome can be received")),
             Err(error) => Err(SentError::from(&error).into()),
         }
     }

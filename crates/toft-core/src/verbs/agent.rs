@@ -1,6 +1,5 @@
 //! Agents: register, list, pause, resume and unregister.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -12,6 +11,7 @@ use crate::{
     lease::LeaseStatus,
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
+    schema::JsonSchema,
     store::{Access, LeasesOf},
     token::TokenRole,
 };

@@ -1,6 +1,5 @@
 //! Answer: open a gate that a task waits for.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -13,6 +12,7 @@ use crate::{
     message::{DeliveryState, HUMAN, MessageKind},
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
+    schema::JsonSchema,
     store::Access,
 };
 

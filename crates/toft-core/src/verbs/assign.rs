@@ -4,7 +4,6 @@
 //! is removed, or silent for a day, the next claim that finds nothing else frees its work. Work assigned to a person
 //! stays assigned.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -18,6 +17,7 @@ use crate::{
     refusal::{Refusal, VerbResult},
     repository::Scope,
     rights::{self, Action},
+    schema::JsonSchema,
     store::{Access, QueueKey, QueueScan},
 };
 

@@ -1,6 +1,5 @@
 //! Audit: checks the invariants of the store. Used by `doctor`, and after every step of the property tests.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext};
@@ -8,6 +7,7 @@ use crate::{
     flow::{DependencyKind, Task, TaskStatus, WorkflowStatus},
     ready,
     refusal::VerbResult,
+    schema::JsonSchema,
     store::{Access, EventQuery, LeasesOf, TaskQuery, WorkflowQuery},
 };
 

@@ -7,17 +7,27 @@
 //! one, and an enum that only informs (a reason, a refusal) has a variant for values of a newer toft. States are
 //! closed: a new one comes with a new schema of the store.
 
-use schemars::{Schema, SchemaGenerator};
-use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+use serde_json::Value;
 
 use super::{
-    Caller, Operation, Verb, agent, answer, assign, audit, claim, contest, context, facts, find, finish, flow, gc,
-    inbox, issue, land, list, log, op, perform, ready, renew, replan, report, save, send, show, status, stop, sweep,
-    template, token, undo, visit, workspace,
+    Caller, Verb, agent, answer, assign, audit, claim, contest, context, facts, find, finish, flow, gc, inbox, issue,
+    land, list, log, op,
+    perform::{AnyRun, VerbRun, perform_run, unwritable},
+    ready, renew, replan, report, save, send, show, status, stop, sweep, template, token, undo, visit, workspace,
 };
 use crate::{
-    refusal::{Refusal, SentError, VerbResult},
-    store::{Access, Store, StoreError},
+    json,
+    refusal::{Refusal, VerbResult},
+    schema::checked_in,
+    store::{Access, Store},
+};
+#[cfg(feature = "schema")]
+use crate::{
+    refusal::SentError,
+    store::StoreError,
+    verbs::Operation,
     wire::{SentCaller, SentToken},
 };
 
@@ -27,10 +37,11 @@ pub struct Call {
     pub name: &'static str,
     /// Whether it writes.
     pub access: Access,
-    /// Runs it with a request and returns the outcome.
-    pub run: fn(&dyn Store, &mut Caller<'_>, Value) -> VerbResult<Value>,
-    request: fn(&mut SchemaGenerator) -> Schema,
-    outcome: fn(&mut SchemaGenerator) -> Schema,
+    read: fn(&Value) -> serde_json::Result<Box<dyn AnyRun>>,
+    #[cfg(feature = "schema")]
+    request: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
+    #[cfg(feature = "schema")]
+    outcome: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
 }
 
 /// Every verb, in the order of names.
@@ -144,19 +155,26 @@ const fn call<V: Verb>() -> Call {
     Call {
         name: V::NAME,
         access: V::ACCESS,
-        run: run::<V>,
-        request: SchemaGenerator::subschema_for::<V>,
-        outcome: SchemaGenerator::subschema_for::<V::Outcome>,
+        read: read::<V>,
+        #[cfg(feature = "schema")]
+        request: schemars::SchemaGenerator::subschema_for::<V>,
+        #[cfg(feature = "schema")]
+        outcome: schemars::SchemaGenerator::subschema_for::<V::Outcome>,
     }
 }
 
-fn run<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, request: Value) -> VerbResult<Value> {
-    let verb: V = serde_json::from_value(request)
-        .map_err(|error| Refusal::Invalid { field: V::NAME.to_owned(), problem: error.to_string() })?;
-    let outcome = perform(store, caller, verb)?;
-    let unserialisable =
-        |error: serde_json::Error| StoreError::Failed { doing: "write an outcome".into(), cause: error.to_string() };
-    Ok(serde_json::to_value(outcome).map_err(unserialisable)?)
+fn read<V: Verb>(request: &Value) -> serde_json::Result<Box<dyn AnyRun>> {
+    Ok(Box::new(VerbRun::<V>::new(json::from_value(request)?)))
+}
+
+impl Call {
+    /// Runs it with a request and returns the outcome.
+    pub fn run(&self, store: &dyn Store, caller: &mut Caller<'_>, request: &Value) -> VerbResult<Value> {
+        let mut run = (self.read)(request)
+            .map_err(|error| Refusal::Invalid { field: self.name.to_owned(), problem: error.to_string() })?;
+        perform_run(store, caller, run.as_mut())?;
+        Ok(run.outcome().map_err(|error| unwritable(&error))?)
+    }
 }
 
 /// The call of that name.
@@ -167,22 +185,65 @@ pub fn find(name: &str) -> Option<&'static Call> {
 /// Calls with the JSON schemas of their requests and outcomes, and of errors; shared types are in `$defs`. Returns all
 /// calls, or the one with that name.
 pub fn schema(name: Option<&str>) -> Value {
-    let mut generator = SchemaGenerator::default();
-    let mut calls = serde_json::Map::new();
-    for call in CALLS.iter().filter(|call| name.is_none_or(|name| call.name == name)) {
-        let (request, outcome) = ((call.request)(&mut generator), (call.outcome)(&mut generator));
-        let writes = call.access == Access::Write;
-        calls.insert(call.name.to_owned(), json!({ "writes": writes, "request": request, "outcome": outcome }));
+    let mut schema = checked_in(include_str!("calls.json"));
+    if let (Some(name), Some(calls)) = (name, schema["calls"].as_object_mut()) {
+        calls.retain(|call, _| call == name);
+        let used = definitions_used(&schema);
+        if let Some(definitions) = schema["$defs"].as_object_mut() {
+            definitions.retain(|name, _| used.contains(name));
+        }
     }
-    let error = generator.subschema_for::<SentError>();
-    let (refused, failed) = (generator.subschema_for::<Refusal>(), generator.subschema_for::<StoreError>());
-    let errors = json!({ "sent": error, "refused": refused, "failed": failed });
-    json!({ "calls": calls, "errors": errors, "$defs": generator.take_definitions(true) })
+    schema
+}
+
+/// The names of the definitions that calls and errors refer to, directly or by another definition.
+fn definitions_used(schema: &Value) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    let mut unread = vec![&schema["calls"], &schema["errors"]];
+    while let Some(part) = unread.pop() {
+        match part {
+            Value::Object(fields) => {
+                let reference = fields.get("$ref").and_then(Value::as_str);
+                if let Some(name) = reference.and_then(|path| path.strip_prefix("#/$defs/"))
+                    && used.insert(name.to_owned())
+                {
+                    unread.push(&schema["$defs"][name]);
+                }
+                unread.extend(fields.values());
+            }
+            Value::Array(items) => unread.extend(items),
+            _ => {}
+        }
+    }
+    used
 }
 
 /// The JSON schemas of what is sent with every verb, by name.
 pub fn schema_of_callers() -> Value {
-    let mut generator = SchemaGenerator::default();
+    checked_in(include_str!("callers.json"))
+}
+
+/// The schemas of all calls, from the types.
+#[cfg(feature = "schema")]
+pub fn derive_schema() -> Value {
+    let mut generator = schemars::SchemaGenerator::default();
+    let mut calls = serde_json::Map::new();
+    for call in &CALLS {
+        let (request, outcome) = ((call.request)(&mut generator), (call.outcome)(&mut generator));
+        let writes = call.access == Access::Write;
+        let call_schema = serde_json::json!({ "writes": writes, "request": request, "outcome": outcome });
+        calls.insert(call.name.to_owned(), call_schema);
+    }
+    let error = generator.subschema_for::<SentError>();
+    let (refused, failed) = (generator.subschema_for::<Refusal>(), generator.subschema_for::<StoreError>());
+    let errors = serde_json::json!({ "sent": error, "refused": refused, "failed": failed });
+    serde_json::json!({ "calls": calls, "errors": errors, "$defs": generator.take_definitions(true) })
+}
+
+/// The schemas of what is sent with every verb, from the types.
+#[cfg(feature = "schema")]
+pub fn derive_schema_of_callers() -> Value {
+    let mut generator = schemars::SchemaGenerator::default();
     generator.subschema_for::<SentCaller>();
     generator.subschema_for::<Operation>();
     generator.subschema_for::<SentToken>();

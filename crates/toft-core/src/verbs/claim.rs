@@ -6,7 +6,6 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -31,6 +30,7 @@ use crate::{
     ready::{self, Reason},
     refusal::{Refusal, Unstartable, VerbError, VerbResult},
     repository::Scope,
+    schema::JsonSchema,
     store::{Access, LeasesOf, Prefetch, QueueKey},
     time::Timestamp,
 };

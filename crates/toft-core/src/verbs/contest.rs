@@ -4,7 +4,6 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -20,6 +19,7 @@ use crate::{
     message::{Address, HUMAN, MessageKind},
     refusal::VerbResult,
     repository::Scope,
+    schema::JsonSchema,
     store::{Access, EventQuery, LeasesOf, WorkflowQuery},
 };
 

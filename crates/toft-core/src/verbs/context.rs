@@ -1,6 +1,5 @@
 //! Context: everything that an agent needs to continue a task.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,6 +11,7 @@ use crate::{
     id::LandingId,
     landing::Landing,
     refusal::VerbResult,
+    schema::JsonSchema,
     store::{Access, TaskQuery},
 };
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext, find};
@@ -14,6 +13,7 @@ use crate::{
     message::{Address, InboxItem},
     refusal::VerbResult,
     repository::{Scope, Worktree},
+    schema::JsonSchema,
     store::{Access, LeasesOf, TaskQuery, WorkflowQuery, WorkspaceQuery},
     time::Timestamp,
     workspace::Workspace,

@@ -6,10 +6,10 @@ use crate::{
     flow::{Task, Workflow},
     id::{AgentId, TaskId, WORD, WorkflowId, WorkspaceId},
     refusal::{Refusal, VerbError, VerbResult},
+    schema::JsonSchema,
     store::{Access, EventQuery, LeasesOf, StoreError, StoreTx, TaskQuery, WorkspaceQuery},
     workspace::Workspace,
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of candidates that are listed for an ambiguous prefix.

@@ -1,6 +1,5 @@
 //! Finish: end the lease on a task as done, failed, released, handed off, or waiting for a gate.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -18,6 +17,7 @@ use crate::{
     lease::Fence,
     message::{Address, HUMAN, MessageKind},
     refusal::{Refusal, VerbResult},
+    schema::JsonSchema,
     store::{Access, Prefetch},
 };
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -20,6 +19,7 @@ use crate::{
     refusal::{Refusal, VerbResult},
     repository::Scope,
     rights::{self, Action},
+    schema::JsonSchema,
     store::{Access, LeasesOf, TaskQuery, WorkflowQuery},
 };
 

@@ -1,11 +1,13 @@
 //! Gc: record in the log what retention deleted. The store deletes rows in batches before this.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Verb, VerbContext};
-use crate::{refusal::VerbResult, retention::RetentionKind, store::Access};
+use crate::{
+    schema::JsonSchema,
+    {refusal::VerbResult, retention::RetentionKind, store::Access},
+};
 
 /// Record the number of deleted rows of each kind.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

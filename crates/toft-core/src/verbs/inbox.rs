@@ -1,6 +1,5 @@
 //! Inbox: read new messages.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext};
@@ -9,6 +8,7 @@ use crate::{
     id::{MessageId, TaskId},
     message::{Address, Delivery, DeliveryState, HUMAN, InboxItem},
     refusal::{Refusal, VerbResult},
+    schema::JsonSchema,
     store::Access,
     token::TokenRole,
 };

@@ -1,6 +1,5 @@
 //! What a store keeps about issues: their active workflows, and pending updates of their ledgers.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,6 +14,7 @@ use crate::{
     ready::Reason,
     refusal::{Refusal, VerbError, VerbResult},
     repository::Scope,
+    schema::JsonSchema,
     store::{Access, EventQuery, LeasesOf, TaskQuery},
     time::Timestamp,
 };

@@ -1,6 +1,5 @@
 //! List: tasks by their properties.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext, find};
@@ -8,6 +7,7 @@ use crate::{
     flow::{Task, TaskStatus},
     refusal::VerbResult,
     repository::Scope,
+    schema::JsonSchema,
     store::{Access, TaskQuery},
 };
 

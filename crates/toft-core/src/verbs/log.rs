@@ -6,9 +6,9 @@ use crate::{
     id::MessageId,
     refusal::{Refusal, VerbResult},
     repository::Scope,
+    schema::JsonSchema,
     store::{Access, EventQuery},
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Events: the newest, or those after a cursor; always oldest first.

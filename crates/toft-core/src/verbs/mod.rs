@@ -23,6 +23,7 @@ pub mod land;
 pub mod list;
 pub mod log;
 pub mod op;
+mod perform;
 pub mod ready;
 pub mod renew;
 pub mod replan;
@@ -41,27 +42,29 @@ pub mod workspace;
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+pub use perform::{AnyRun, VerbRun, perform, perform_run};
+
 use crate::{
     agent::{Agent, AgentState, Role, check_name},
-    change::{Change, Event, Receipt, Write},
+    change::{Change, Event, Write},
     flow::Workflow,
     id::{AgentId, IdGenerator, OpId, TaskId, WorkflowId},
     lease::{Fence, Lease, LeaseStatus, Processes},
     refusal::{Refusal, VerbError, VerbResult},
     repository::Place,
-    store::{Access, LeasesOf, Prefetch, Store, StoreError, StoreTx},
+    schema::{HasSchema, JsonSchema},
+    store::{Access, LeasesOf, Prefetch, StoreTx},
     time::Now,
     token::{Token, TokenRole},
 };
 
 /// A request that can be run, and run again after a conflict with another writer.
-pub trait Verb: Clone + Serialize + DeserializeOwned + JsonSchema {
+pub trait Verb: Clone + Serialize + DeserializeOwned + HasSchema + 'static {
     /// Its result.
-    type Outcome: Serialize + DeserializeOwned + JsonSchema;
+    type Outcome: Serialize + DeserializeOwned + HasSchema + 'static;
     /// Its name in the [registry](calls) and in receipts.
     const NAME: &'static str;
     /// Whether it writes.
@@ -143,94 +146,6 @@ impl Default for Policy {
 /// The limit of a list if a request names none.
 fn usual_limit() -> usize {
     50
-}
-
-/// Runs one verb in one transaction, and retries after conflicts with other writers; the store guarantees that the
-/// retries end.
-#[expect(clippy::needless_pass_by_value, reason = "a verb is built for one run")]
-pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> VerbResult<V::Outcome> {
-    let op = caller.op.take();
-    loop {
-        match attempt(store, caller, op.clone(), verb.clone()) {
-            Err(VerbError::Failed(StoreError::Conflict)) => {}
-            done => return done,
-        }
-    }
-}
-
-/// Runs the verb once. A refusal rolls back the sweep of lost leases, so the sweep is run again alone and committed.
-fn attempt<V: Verb>(
-    store: &dyn Store,
-    caller: &mut Caller<'_>,
-    op: Option<Operation>,
-    verb: V,
-) -> VerbResult<V::Outcome> {
-    let mut tx = store.begin(V::ACCESS)?;
-    tx.prefetch(verb.prefetch(caller.actor))?;
-    if let Some(op) = &op
-        && let Some(receipt) = tx.receipt(&op.id)?
-    {
-        return repeated::<V>(receipt, caller.actor, op);
-    }
-    let now = tx.now()?;
-    let mut work = VerbContext {
-        tx: tx.as_mut(),
-        actor: caller.actor,
-        place: caller.place.clone(),
-        ids: caller.ids,
-        processes: caller.processes,
-        policy: caller.policy,
-        op: op.as_ref().map(|op| op.id.clone()),
-        holds: caller.holds,
-        known_role: caller.role,
-        token: caller.token,
-        parts: 0,
-        swept: 0,
-        me: None,
-        now,
-    };
-    if V::ACCESS == Access::Write {
-        clock::mend_if_stepped_back(&mut work)?;
-    }
-    let outcome = match verb.run(&mut work) {
-        Err(VerbError::Refused(refusal)) if work.swept > 0 => {
-            tx.validate_reads()?;
-            drop(tx);
-            perform(store, caller, sweep::Request {})?;
-            return Err(refusal.into());
-        }
-        Err(VerbError::Refused(refusal)) => {
-            tx.validate_reads()?;
-            return Err(refusal.into());
-        }
-        result => result?,
-    };
-    if V::ACCESS == Access::Write {
-        if let Some(op) = op {
-            let outcome = serde_json::to_value(&outcome).map_err(|error| unserialisable(&error))?;
-            let actor = work.actor.to_owned();
-            let Operation { id: op, request } = op;
-            let receipt = Receipt { op, actor, verb: V::NAME.to_owned(), request, outcome, at: work.now.wall };
-            work.tx.write_derived(&[Write::Receipt(receipt)])?;
-        }
-        tx.commit()?;
-    }
-    Ok(outcome)
-}
-
-fn repeated<V: Verb>(receipt: Receipt, actor: &str, op: &Operation) -> VerbResult<V::Outcome> {
-    let other_request = !receipt.request.is_empty() && receipt.request != op.request;
-    if receipt.verb != V::NAME || receipt.actor != actor || other_request {
-        let Receipt { op, verb, actor, .. } = receipt;
-        return Err(Refusal::OpReused { op: op.to_string(), verb, actor }.into());
-    }
-    serde_json::from_value(receipt.outcome).map_err(|error| {
-        StoreError::Unreadable { table: "receipts".into(), id: receipt.op.to_string(), cause: error.to_string() }.into()
-    })
-}
-
-fn unserialisable(error: &serde_json::Error) -> StoreError {
-    StoreError::Failed { doing: "write an outcome".into(), cause: error.to_string() }
 }
 
 /// The context of a running verb: the transaction, the clock, and the caller.

@@ -1,7 +1,6 @@
 //! Operations on data outside of the store, such as a ledger. Their answers are stored, so that repeating one returns
 //! the same answer, and a different request with the same id is refused.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -9,6 +8,7 @@ use super::{Operation, Verb, VerbContext};
 use crate::{
     change::{Receipt, Write},
     refusal::{Refusal, VerbResult},
+    schema::JsonSchema,
     store::Access,
 };
 

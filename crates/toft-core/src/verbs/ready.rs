@@ -1,6 +1,5 @@
 //! Ready: what can start now, and why the rest cannot.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext, assign, issue::Offer, sweep};
@@ -11,6 +10,7 @@ use crate::{
     ready::{self, Reason},
     refusal::VerbResult,
     repository::Scope,
+    schema::JsonSchema,
     store::{Access, LeasesOf, TaskQuery},
     time::Timestamp,
 };

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext};
@@ -11,6 +10,7 @@ use crate::{
     id::TaskId,
     lease::Fence,
     refusal::{Refusal, VerbResult},
+    schema::JsonSchema,
     store::{Access, LeasesOf},
     time::Timestamp,
 };

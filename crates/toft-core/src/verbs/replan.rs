@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -15,8 +14,10 @@ use crate::{
         place_in_queue, propagate, requeue, skip_pointless,
     },
     id::{RepositoryId, TaskId},
+    json,
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
+    schema::JsonSchema,
     store::{Access, TaskQuery},
 };
 
@@ -120,7 +121,7 @@ impl Verb for Request {
             .cloned()
             .collect();
         outcome.added = new.iter().map(|task| task.name.clone()).collect();
-        let detail = serde_json::to_value(&outcome).unwrap_or_default();
+        let detail = json::to_value(&outcome).unwrap_or_default();
         work.record(workflow.id.as_str(), "flow.replanned", detail, vec![])?;
         let new = build(work, &workflow, &new, &existing)?.insert(work, &mut workflow)?;
         let known = tasks_of(work, &workflow)?;

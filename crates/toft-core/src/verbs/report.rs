@@ -1,6 +1,5 @@
 //! Report: a runner's observations of an attempt that its agent ended itself.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -11,6 +10,7 @@ use crate::{
     id::TaskId,
     lease::Fence,
     refusal::{Refusal, VerbResult},
+    schema::JsonSchema,
     store::Access,
     token::TokenRole,
 };

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -14,6 +13,7 @@ use crate::{
     id::{CheckpointId, TaskId},
     lease::Fence,
     refusal::{Refusal, VerbResult},
+    schema::JsonSchema,
     store::{Access, Prefetch},
     time::Timestamp,
 };

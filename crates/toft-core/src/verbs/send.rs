@@ -1,6 +1,5 @@
 //! Send: a message to an agent, a role, a task's holder, a workflow, the person who runs the fleet, or everyone.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use crate::{
     lease::Fence,
     message::{ALL, Address, Delivery, DeliveryState, HUMAN, Message, MessageKind},
     refusal::{Refusal, VerbResult},
+    schema::JsonSchema,
     store::{Access, LeasesOf},
 };
 

@@ -1,6 +1,5 @@
 //! Show: one entity with all details.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,6 +12,7 @@ use crate::{
     id::{AgentId, TaskId},
     ready::Reason,
     refusal::{Refusal, VerbResult},
+    schema::JsonSchema,
     store::{Access, EventQuery, WorkspaceQuery},
     time::Timestamp,
     workspace::WorkspaceState,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Verb, VerbContext, assign, find, flow, sweep};
@@ -14,6 +13,7 @@ use crate::{
     message::{HUMAN, MessageKind},
     refusal::VerbResult,
     repository::Scope,
+    schema::JsonSchema,
     store::{Access, LeasesOf, TaskQuery, WorkspaceQuery},
     time::Timestamp,
 };

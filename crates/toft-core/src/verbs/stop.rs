@@ -3,7 +3,6 @@
 //! A runner reads the stop order from the open attempt when it renews. The lease remains until the agent has ended, so
 //! that no other agent starts in the meantime. A lease without a runner is revoked immediately.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -19,6 +18,7 @@ use crate::{
     lease::{Fence, Lease, LeaseStatus},
     refusal::{Refusal, VerbError as No, VerbResult},
     rights::{self, Action},
+    schema::JsonSchema,
     store::{Access, LeasesOf},
     time::Timestamp,
 };

@@ -1,6 +1,5 @@
 //! Ends lost leases. Claims and other verbs run this when they need it, so no daemon is necessary.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
     cell::{OnceCell, RefCell},
@@ -15,6 +14,7 @@ use crate::{
     flow::{AttemptResult, Task, TaskState, TaskStatus, end_lease, ledger_changed, place_in_queue, propagate},
     lease::{Holder, Lease, LeaseStatus, Liveness, Lost, Processes},
     refusal::VerbResult,
+    schema::JsonSchema,
     store::Access,
 };
 

@@ -1,6 +1,5 @@
 //! Templates: store, list and load them.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -13,6 +12,7 @@ use crate::{
     id::TemplateId,
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
+    schema::JsonSchema,
     store::Access,
 };
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -13,6 +12,7 @@ use crate::{
     id::TaskId,
     lease::Fence,
     refusal::{Refusal, VerbResult},
+    schema::JsonSchema,
     store::Access,
     token::{Token, TokenJob, TokenRole},
 };

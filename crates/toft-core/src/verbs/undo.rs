@@ -4,7 +4,6 @@
 //! transaction, so no other change can come between. Only changes to ledgers are undone by the caller, which then
 //! records it with [`Undone`].
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -14,8 +13,10 @@ use crate::{
     flow::{TaskStatus, WorkflowStatus},
     id::{OpId, TaskId, WorkflowId},
     issue::Put,
+    json,
     refusal::{Refusal, VerbResult},
     repository::Scope,
+    schema::JsonSchema,
     store::{Access, EventQuery, TaskQuery},
 };
 
@@ -361,7 +362,7 @@ fn moved_since(work: &mut VerbContext<'_>, event: &Event) -> VerbResult<bool> {
 }
 
 fn before(event: &Event) -> Option<Before> {
-    let puts = |name: &str| serde_json::from_value(event.detail.get(name)?.clone()).ok();
+    let puts = |name: &str| json::from_value(event.detail.get(name)?).ok();
     let was = if event.verb == "issue.added" { None } else { Some(puts("was")?) };
     Some(Before { issue: event.entity.clone(), was, now: puts("now")? })
 }

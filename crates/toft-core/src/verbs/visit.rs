@@ -1,6 +1,5 @@
 //! Visit: register a repository and a worktree in the store.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -10,6 +9,7 @@ use crate::{
     id::RepositoryId,
     refusal::{Refusal, VerbResult},
     repository::{Repository, Worktree, check_clone_url},
+    schema::JsonSchema,
     store::Access,
 };
 

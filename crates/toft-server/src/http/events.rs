@@ -55,7 +55,7 @@ impl EventReader {
             call.sent.request["limit"] = json!(PAGE);
             // A reader that cannot be served connects again.
             let found = self.space.run(call).await.ok()?;
-            let found: Vec<Event> = serde_json::from_value(found).ok()?;
+            let found: Vec<Event> = toft_core::json::from_value(&found).ok()?;
             if found.is_empty() {
                 let _ = timeout(ALIVE, changes.changed()).await;
                 continue;

@@ -156,7 +156,7 @@ fn read_call(body: &[u8]) -> Result<SentCall, String> {
     if let Some((name, _)) = parts.iter().find(|(name, part)| part.is_array() && *name != "request") {
         return Err(format!("`{name}` is no object"));
     }
-    serde_json::from_value(sent).map_err(|error| error.to_string())
+    toft_core::json::from_value(&sent).map_err(|error| error.to_string())
 }
 
 /// Who sent a request, and what it says: only those who proved who they are can send one.

@@ -212,7 +212,7 @@ pub(super) fn run_on(store: &dyn Store, server: &Policy, call: AdmittedCall) -> 
         token: Some(&token),
         op,
     };
-    (call.run)(store, &mut as_sent, request)
+    call.run(store, &mut as_sent, &request)
 }
 
 /// Whether waiting may help.

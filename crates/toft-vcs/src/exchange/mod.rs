@@ -8,6 +8,7 @@
 //! remote's copy is fetched. `owned.rs` decides which repositories belong to a ledger, `rewrite.rs` removes an issue
 //! from history.
 
+mod author;
 mod branch;
 mod content;
 mod hg;
@@ -32,6 +33,7 @@ use std::{
 use thiserror::Error;
 
 pub use self::{
+    author::{author, author_email},
     branch::{Branch, Proposal},
     history::{Changed, History, Outgoing, Range, outgoing, told},
     tag::tag_text,
@@ -283,26 +285,6 @@ pub fn ask(checkout: &Checkout, reach: Contact<'_>) -> Result<Option<String>, Ex
         hg.newest(&checkout.common_dir, remote)?;
     }
     Ok(remote)
-}
-
-/// The author name of commits in a checkout; none if it is not configured.
-pub fn author(checkout: &Checkout) -> Option<String> {
-    author_part(checkout, "GIT_AUTHOR_NAME", "user.name")
-}
-
-/// The email address of the author of commits in a checkout; none if it is not configured.
-pub fn author_email(checkout: &Checkout) -> Option<String> {
-    author_part(checkout, "GIT_AUTHOR_EMAIL", "user.email")
-}
-
-fn author_part(checkout: &Checkout, variable: &str, key: &str) -> Option<String> {
-    let named = |name: String| Some(name.trim().to_owned()).filter(|name| !name.is_empty());
-    if let Some(name) = std::env::var(variable).ok().and_then(named) {
-        return Some(name);
-    }
-    let git_dir = git_dir(checkout)?;
-    let git = crate::git_run::Git::of(&git_dir).ok()?;
-    git.run(["config", "--get", key]).ok()?.maybe().ok()?.and_then(named)
 }
 
 /// The remote with which a checkout is exchanged, and its URL.

@@ -202,7 +202,7 @@ fn essence(event: &Event) -> String {
 /// What a change of an issue wrote.
 fn puts(event: &Event) -> Vec<Put> {
     let now = event.detail.get("now").cloned();
-    now.and_then(|puts| serde_json::from_value(puts).ok()).unwrap_or_default()
+    now.and_then(|puts| toft_core::json::from_value(&puts).ok()).unwrap_or_default()
 }
 
 /// The particulars of an event; of a change of an issue, what was written.
@@ -212,7 +212,7 @@ pub fn particulars(event: &Event) -> String {
         Value::String(text) => format!("{name}={}", short(text, 60)),
         other => format!("{name}={}", short(&other.to_string(), 60)),
     };
-    let written = event.detail.get("now").and_then(|puts| serde_json::from_value::<Vec<Put>>(puts.clone()).ok());
+    let written = event.detail.get("now").and_then(|puts| toft_core::json::from_value::<Vec<Put>>(puts).ok());
     let empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     let words: Vec<String> = match (written, &event.detail) {
         (Some(puts), _) if event.verb != "issue.added" => puts

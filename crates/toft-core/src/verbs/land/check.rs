@@ -1,6 +1,5 @@
 //! The results of checks.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -11,6 +10,7 @@ use crate::{
     landing::{CheckRun, Verdict},
     refusal::VerbResult,
     rights::{self, Action},
+    schema::JsonSchema,
     store::Access,
 };
 

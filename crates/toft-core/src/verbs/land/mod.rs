@@ -14,7 +14,6 @@ pub(super) use settle::{withdraw_all, withdraw_bounced};
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -27,6 +26,7 @@ use crate::{
     refusal::{Refusal, VerbError, VerbResult},
     repository::Scope,
     rights::{self, Action},
+    schema::JsonSchema,
     store::{Access, LandingQuery},
 };
 

@@ -1,6 +1,5 @@
 //! Where finished work is to land: its target, and its pull request.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -11,6 +10,7 @@ use crate::{
     landing::{Landing, PullRequest},
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
+    schema::JsonSchema,
     store::Access,
 };
 

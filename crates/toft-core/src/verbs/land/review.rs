@@ -1,6 +1,5 @@
 //! Review: a person or another agent approves finished work.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -11,6 +10,7 @@ use crate::{
     landing::{Bounce, BounceReason, Landing, LandingState, WorkApproval},
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
+    schema::JsonSchema,
     store::Access,
 };
 

@@ -1,6 +1,5 @@
 //! How a landing ends: in the target, sent back, or withdrawn.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -14,6 +13,7 @@ use crate::{
     message::{Address, HUMAN, MessageKind},
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
+    schema::JsonSchema,
     store::{Access, TaskQuery},
     verbs::{flow::revive, replan::recount_dependents, send},
 };

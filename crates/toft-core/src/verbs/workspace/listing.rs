@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::verbs::{Verb, VerbContext, find};
@@ -10,6 +9,7 @@ use crate::{
     lease::LeaseStatus,
     refusal::VerbResult,
     repository::Scope,
+    schema::JsonSchema,
     store::{Access, WorkspaceQuery},
     time::Timestamp,
     workspace::{Workspace, WorkspaceKind},

@@ -5,7 +5,6 @@ mod listing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -18,6 +17,7 @@ use crate::{
     landing::Landing,
     lease::{Fence, LeaseStatus},
     refusal::{Refusal, VerbResult},
+    schema::JsonSchema,
     store::{Access, TaskQuery, WorkspaceQuery},
     workspace::{Left, Workspace, WorkspaceKind, WorkspaceState},
 };
