@@ -3,6 +3,8 @@
 //! `tools.rs` has the table of tools: the arguments of each as a type, whose schema a client sees, and the command it is. Nothing is
 //! kept between two calls.
 
+#[cfg(all(test, feature = "schema"))]
+mod derived;
 mod tools;
 
 use std::{process::ExitCode, time::Duration};

@@ -30,7 +30,7 @@ pub(super) struct Tool {
     read_only: bool,
     destructive: bool,
     #[cfg(all(test, feature = "schema"))]
-    derive_schema: fn() -> Value,
+    pub(super) derive_schema: fn() -> Value,
     read: fn(Value) -> Result<Command, Failure>,
 }
 
@@ -57,44 +57,13 @@ const fn tool<C: Call>() -> Tool {
         read_only: C::READ_ONLY,
         destructive: C::DESTRUCTIVE,
         #[cfg(all(test, feature = "schema"))]
-        derive_schema: derive_schema::<C>,
+        derive_schema: super::derived::derive_schema::<C>,
         read: read::<C>,
     }
 }
 
 /// Every tool takes these, too.
-const EVERYWHERE: [&str; 2] = ["cwd", "agent"];
-
-/// The schema without what a model does not need: null, defaults, widths of numbers.
-#[cfg(all(test, feature = "schema"))]
-fn derive_schema<C: Call>() -> Value {
-    let settings = schemars::generate::SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
-    let whole = settings.into_generator().into_root_schema_for::<C>().to_value();
-    let mut properties = Map::new();
-    for (name, part) in whole["properties"].as_object().into_iter().flatten() {
-        let mut part = part.clone();
-        if let Some(part) = part.as_object_mut() {
-            part.retain(|key, _| ["type", "items", "enum", "description"].contains(&key.as_str()));
-            if let Some(kind) = part.get("type").and_then(|kind| kind.get(0)).cloned() {
-                part.insert("type".to_owned(), kind);
-            }
-            if let Some(words) = part.get_mut("enum").and_then(Value::as_array_mut) {
-                words.retain(|word| !word.is_null());
-            }
-        }
-        properties.insert(name.clone(), part);
-    }
-    for name in EVERYWHERE {
-        properties.insert(name.to_owned(), serde_json::json!({ "type": "string" }));
-    }
-    let mut schema = Map::new();
-    schema.insert("type".to_owned(), "object".into());
-    schema.insert("properties".to_owned(), Value::Object(properties));
-    if let Some(required) = whole.get("required") {
-        schema.insert("required".to_owned(), required.clone());
-    }
-    Value::Object(schema)
-}
+pub(super) const EVERYWHERE: [&str; 2] = ["cwd", "agent"];
 
 fn read<C: Call>(arguments: Value) -> Result<Command, Failure> {
     let call: C =
@@ -594,20 +563,4 @@ pub(super) fn resource(address: &str) -> Option<Command> {
 /// The client, whose life a lease follows: it started this server.
 pub(super) fn client() -> Option<u32> {
     Some(std::os::unix::process::parent_id()).filter(|pid| *pid > 1)
-}
-
-#[cfg(all(test, feature = "schema"))]
-mod tests {
-    use std::path::Path;
-
-    use toft_core::testing::assert_checked_in;
-
-    use super::*;
-
-    #[test]
-    fn checked_in_schemas_are_what_the_types_say() {
-        let derived = TOOLS.iter().map(|tool| (tool.name.to_owned(), (tool.derive_schema)())).collect();
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/mcp/tools.json");
-        assert_checked_in(&path, &Value::Object(derived));
-    }
 }
