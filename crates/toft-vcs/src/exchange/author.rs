@@ -1,12 +1,16 @@
 //! The author of commits in a checkout, as git would name them.
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
 };
 
 use super::git_dir;
-use crate::{Checkout, git_run::Git, git_view::parse_plain_settings};
+use crate::{
+    Checkout,
+    git_run::Git,
+    git_view::{parse_plain_settings, plain_file},
+};
 
 /// The author name of commits in a checkout; none if it is not configured.
 pub fn author(checkout: &Checkout) -> Option<String> {
@@ -45,12 +49,9 @@ fn config_files(git_dir: &Path) -> Vec<PathBuf> {
 /// file, or a file before it includes others or has quotes.
 fn find_in_files(files: &[PathBuf], key: &str) -> Option<String> {
     for file in files {
-        let text = match fs::read_to_string(file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(_) => return None,
-        };
-        let settings = parse_plain_settings(&text)?;
+        // An agent can put a pipe in its place.
+        let Some(bytes) = plain_file(file).ok()? else { continue };
+        let settings = parse_plain_settings(std::str::from_utf8(&bytes).ok()?)?;
         let leads_elsewhere = |(name, _): &(String, String)| {
             name.starts_with("include.") || name.starts_with("includeif.") || name == "extensions.worktreeconfig"
         };
@@ -66,6 +67,8 @@ fn find_in_files(files: &[PathBuf], key: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn find(texts: &[&str]) -> Option<String> {
@@ -100,5 +103,14 @@ mod tests {
             assert_eq!(find(&[first, named]), None, "{first}");
         }
         assert_eq!(find(&["[core]\n\tbare = false\n"]), None);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn pipe_in_place_of_a_file_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("config");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(find_in_files(&[pipe], "user.name"), None);
     }
 }
