@@ -102,15 +102,6 @@ impl Owner {
     }
 }
 
-/// A lease in a file below `holds/`, in the layout of earlier releases.
-#[derive(Deserialize)]
-struct OlderHold {
-    task: TaskId,
-    fence: Fence,
-    #[serde(flatten)]
-    owner: Owner,
-}
-
 impl Session {
     /// Stores the fences of claimed tasks for this session. A failure becomes a note beside the outcome.
     pub fn keep_holds(&self, actor: &str, claims: &[Claimed]) {
@@ -192,29 +183,8 @@ impl Session {
 
     /// The leases that this session of `actor` can prove, the one in the environment first.
     pub fn session_holds(&self, actor: &str) -> Vec<Held> {
-        self.move_older_holds(actor);
         let kept = self.own_sessions(actor).into_iter().flat_map(|dir| holds_in(&dir));
         environment().into_iter().chain(kept).collect()
-    }
-
-    /// Moves the leases of this agent from the layout of an older release.
-    fn move_older_holds(&self, actor: &str) {
-        let older = self.state_dir().join("holds");
-        let dir = older.join(digest(actor.as_bytes()));
-        let Ok(entries) = fs::read_dir(&dir) else { return };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            let kept = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<OlderHold>(&text).ok());
-            if let Some(OlderHold { task, fence, owner }) = kept
-                && owner.keep(&self.session_dir(&owner), &[Held { task, fence }]).is_err()
-            {
-                // It stays for the next command.
-                continue;
-            }
-            // Another command may have been faster.
-            let _ = fs::remove_file(path);
-        }
-        // They stay if a file does.
-        let _ = fs::remove_dir(&dir).and_then(|()| fs::remove_dir(&older));
     }
 
     pub(crate) fn fences(&self, actor: &str) -> Vec<Fence> {
@@ -265,7 +235,6 @@ impl Session {
 
     /// The running process of another session of this agent that holds the task.
     pub fn living_session(&self, actor: &str, task: &TaskId) -> Option<u32> {
-        self.move_older_holds(actor);
         let own = self.machine().ancestors();
         sessions_in(&self.agent_dir(actor)).into_iter().find_map(|(dir, owner)| match owner?.session {
             ShellSession::Process(process) if !own.contains(&process) => {

@@ -1,6 +1,9 @@
 //! The clock of one machine: wall time for people, and the monotonic clock of this boot for leases.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::OnceLock,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use toft_core::time::{Now, Tick, Timestamp, millis};
 
@@ -73,22 +76,31 @@ pub fn names_a_boot(id: &str) -> bool {
 /// The initial time namespace of Linux.
 const FIRST_TIME_NAMESPACE: &str = "time:[4026531834]";
 
-/// The id of this boot of this machine.
-#[cfg(not(target_os = "macos"))]
+/// The id of this boot of this machine; it is read once.
 pub fn boot_id() -> String {
+    static ID: OnceLock<String> = OnceLock::new();
+    ID.get_or_init(read_boot_id).clone()
+}
+
+#[cfg(not(target_os = "macos"))]
+fn read_boot_id() -> String {
     match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
         Ok(id) => id.trim().to_owned(),
-        // Without a name, the time of boot to ten minutes.
-        Err(_) => format!("{GUESSED}{}", (wall().0 - monotonic_ms()) / 600_000),
+        Err(_) => guessed_boot_id(),
     }
 }
 
-/// The id of this boot of this machine. macOS provides it only through a system call or this program.
+/// macOS provides it only through a system call or this program.
 #[cfg(target_os = "macos")]
-pub fn boot_id() -> String {
+fn read_boot_id() -> String {
     let asked = std::process::Command::new("/usr/sbin/sysctl").args(["-n", "kern.bootsessionuuid"]).output();
     match asked.ok().and_then(|said| String::from_utf8(said.stdout).ok()).map(|id| id.trim().to_owned()) {
         Some(id) if !id.is_empty() => id,
-        _ => format!("{GUESSED}{}", (wall().0 - monotonic_ms()) / 600_000),
+        _ => guessed_boot_id(),
     }
+}
+
+/// The time of boot to ten minutes.
+fn guessed_boot_id() -> String {
+    format!("{GUESSED}{}", (wall().0 - monotonic_ms()) / 600_000)
 }

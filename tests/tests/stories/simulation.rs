@@ -58,7 +58,7 @@ fn a_fleet_under_every_nemesis_never_doubles_loses_or_strands_anything() {
         println!("{:#?}", play(seed, None).unwrap_or_else(|story| panic!("seed {seed}: {story}")));
         return;
     }
-    let seeds = sized(300, 10_000) as u64;
+    let seeds = sized(150, 10_000) as u64;
     let (broken, sum) = play_all(seeds, None);
     println!("{seeds} seeds: {sum:?}");
     if let Some((seed, story)) = broken.first_key_value() {
@@ -68,6 +68,7 @@ fn a_fleet_under_every_nemesis_never_doubles_loses_or_strands_anything() {
 }
 
 #[test]
+#[ignore = "wide: it judges the simulation, not toft"]
 fn every_planted_bug_is_found() {
     for bug in Bug::ALL {
         let (broken, _) = play_all(300, Some(bug));

@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
@@ -31,6 +31,9 @@ use crate::{
 /// How long a writer with a ticket waits for SQLite's lock; only a process outside the queue can make it wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A reader that looked at the name of the file this recently does not look again: a command has twenty transactions.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// Older versions can corrupt a WAL when many processes write.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
@@ -39,6 +42,8 @@ pub struct SqliteStore {
     path: PathBuf,
     /// Identifies the file; a restore replaces it by another one.
     identity: Option<(u64, u64)>,
+    /// When the file was last seen to be that one.
+    seen: Mutex<Instant>,
     connection: Mutex<Connection>,
     /// The queue of writers; or why the store cannot be written, which only writers report.
     turns: std::result::Result<TurnQueue, (Fault, String)>,
@@ -121,8 +126,8 @@ impl SqliteStore {
             _ => (connection, turns),
         };
         let (wal, identity) = (Wal::of(&path, stay), file::identity(&path));
-        let store =
-            Self { path, identity, connection: Mutex::new(connection), turns, clock, wal, commits: AtomicU64::new(0) };
+        let (connection, commits) = (Mutex::new(connection), AtomicU64::new(0));
+        let store = Self { path, identity, seen: Mutex::new(Instant::now()), connection, turns, clock, wal, commits };
         store.upgrade()?;
         Ok(store)
     }
@@ -157,13 +162,6 @@ impl SqliteStore {
         self.lock().query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).map_err(failed("look at the file"))
     }
 
-    /// Rewrites the whole file while holding the write ticket.
-    pub(super) fn rewrite(&self, sql: &str) -> Result<()> {
-        let connection = self.lock();
-        let _turn = self.turns.as_ref().ok().map(TurnQueue::wait);
-        connection.execute_batch(sql).map_err(failed("give space back"))
-    }
-
     /// Merges the log into the file, unless other processes are reading it.
     pub(super) fn merge_log(&self) -> Result<()> {
         let merge = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -187,10 +185,20 @@ impl SqliteStore {
         }
     }
 
-    pub(super) fn begin_tx(&self, access: Access) -> Result<SqliteTx<'_>> {
+    fn require_same_file(&self, access: Access) -> Result<()> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if access == Access::Read && seen.elapsed() < LOOK_AGAIN {
+            return Ok(());
+        }
         if file::identity(&self.path) != self.identity {
             return Err(file::damaged(&self.path, "the file was removed or replaced while this process had it open"));
         }
+        *seen = Instant::now();
+        Ok(())
+    }
+
+    pub(super) fn begin_tx(&self, access: Access) -> Result<SqliteTx<'_>> {
+        self.require_same_file(access)?;
         let connection = self.lock();
         let turn = match (access, &self.turns) {
             (Access::Read, _) => None,
