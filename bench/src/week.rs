@@ -55,7 +55,7 @@ pub(crate) fn run(days: u64, agents: u64, tasks: u64) {
         for day in 0..days {
             one_day(&stage, day, agents, tasks, |ms| clock.set(at(day * DAY + ms)));
             forget(&stage, store.as_ref());
-            store.reclaim(Instant::now() + Duration::from_secs(60), true).expect("space is given back");
+            store.reclaim(Instant::now() + Duration::from_secs(60)).expect("space is given back");
             sizes.push(size(&file));
         }
     }
@@ -133,7 +133,7 @@ fn measure(repo: &Path) -> Vec<(String, Duration)> {
         &["ready"],
         &["list", "tasks"],
         &["status"],
-        &["log"],
+        &["history"],
         &["agent", "list"],
         &["save", "-m", "half"],
         &["add", "an issue"],

@@ -30,7 +30,6 @@ pub mod older;
 pub mod project;
 #[cfg(unix)]
 pub mod provider;
-pub mod recorder;
 pub mod repositories;
 pub mod share;
 pub mod simulation;

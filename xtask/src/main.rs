@@ -138,8 +138,8 @@ fn book() -> Result<()> {
 /// Writes what the types, the command line, configuration and the log say of themselves.
 fn reference() -> Result<()> {
     cargo(&[&TEST[..], &["-E", "test(/checked_in_schema/)"]].concat(), &[("TOFT_BLESS", "1")])?;
-    let to = root().join("docs/reference").display().to_string();
-    cargo(&["run", "--quiet", "--package", "toft-cli", "--", "reference", "--dir", &to], &[])
+    cargo(&BUILD_PROGRAMS, &[])?;
+    run(Command::new(build_dir().join("debug/toft")).args(["reference", "--dir"]).arg(root().join("docs/reference")))
 }
 
 /// Stories that are told on files, on PostgreSQL, behind `toft serve`, and on PostgreSQL behind a pooler.

@@ -98,8 +98,7 @@ impl RemoteStore {
         let path = format!("/v1/commits/{repository}/{commit}");
         let answer = self.send("PUT", &path, &[(MACHINE_HEADER, machine)], Some(bundle), BUNDLE, true)?;
         match answer.status() {
-            // An older server does not know what this is.
-            StatusCode::NOT_IMPLEMENTED | StatusCode::NOT_FOUND => Ok(false),
+            StatusCode::NOT_IMPLEMENTED => Ok(false),
             _ => self.text(answer).map(|_| true).map_err(only_failed),
         }
     }

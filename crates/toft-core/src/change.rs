@@ -132,7 +132,7 @@ pub struct Receipt {
     /// The agent that made the request.
     pub actor: String,
     pub verb: String,
-    /// A digest of the request; empty in receipts of older versions.
+    /// A digest of the request; empty if the caller sent none.
     pub request: String,
     pub outcome: Value,
     /// When it was recorded.

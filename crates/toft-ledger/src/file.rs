@@ -375,9 +375,10 @@ fn refuse_utf16(file: &mut File) -> io::Result<()> {
     file.rewind()?;
     let read = file.read(&mut start)?;
     match Shape::of(&start[..read]) {
-        Shape::Utf16 { .. } => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, "the file is UTF-16; `toft compact` writes it as UTF-8"))
-        }
+        Shape::Utf16 { .. } => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the file is UTF-16; `toft gc --ledgers` writes it as UTF-8",
+        )),
         _ => Ok(()),
     }
 }

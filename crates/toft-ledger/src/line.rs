@@ -73,7 +73,7 @@ pub enum LineOrigin {
     Written,
     /// It was edited after that; edited fields have a clock of their own in the record.
     Edited,
-    /// It was edited, but does not show which fields: an earlier toft wrote it.
+    /// It was edited, but does not show which fields.
     Unmarked,
     /// It has no readable clocks: another program or a person wrote it.
     Undated,

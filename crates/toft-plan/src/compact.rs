@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
-    fs,
     io::Cursor,
     time::Duration,
 };
@@ -55,12 +54,6 @@ impl Plan<'_> {
             }
         }
         Ok(all)
-    }
-
-    /// Number of lines that an earlier toft removed from ledgers because it could not read them.
-    pub fn set_aside_count(&self) -> usize {
-        let count = |ledger: &Ledger| fs::read_dir(ledger.quarantine()).map_or(0, Iterator::count);
-        self.ledgers.iter().map(count).sum()
     }
 
     /// Compacts a ledger. Issues that were closed before a time are archived, and so are those that `archived` names,

@@ -222,11 +222,6 @@ impl Ledger {
             Err(cause) => Err(Error::Io { doing: "read", path: self.dir.join(file), cause }),
         }
     }
-
-    /// The directory to which an earlier toft moved lines that it could not read.
-    pub(super) fn quarantine(&self) -> PathBuf {
-        self.dir.join("quarantine")
-    }
 }
 
 /// The ledgers of a checkout.

@@ -221,12 +221,6 @@ impl Plan<'_> {
                 turn.replace(&path, |out| out.write_all(&rest)).map_err(io("write", &path))?;
             }
         }
-        for entry in fs::read_dir(ledger.quarantine()).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if fs::read(&path).is_ok_and(|piece| contains(&piece, id)) {
-                fs::remove_file(&path).map_err(io("delete", &path))?;
-            }
-        }
         self.refresh_in_turn(Some(ledger))?;
         drop(turn);
         self.forget_kept(ledger, id)?;

@@ -27,7 +27,7 @@ impl Plan<'_> {
             for before in issues {
                 let issue = draft.issue(&before.issue)?;
                 if !as_left(before, &issue)? {
-                    return Err(stays(before, format!("it was changed since; toft log {}", before.issue)));
+                    return Err(stays(before, format!("it was changed since; toft history {}", before.issue)));
                 }
                 let puts = match &before.was {
                     Some(was) => edit::take_back(draft, &issue, was)?,
@@ -74,7 +74,7 @@ impl Plan<'_> {
             let mut wrote = Vec::new();
             for before in issues {
                 let issue = draft.issue(&before.issue)?;
-                let changed = || stays(before, format!("it was changed since; toft log {}", before.issue));
+                let changed = || stays(before, format!("it was changed since; toft history {}", before.issue));
                 let puts = match &before.was {
                     None if issue.deleted.is_some() => edit::restore(&issue)?,
                     Some(was) if edit::stands(&issue, was)? => edit::take_back(draft, &issue, &before.now)?,

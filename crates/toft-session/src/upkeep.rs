@@ -46,7 +46,7 @@ impl Session {
 
     /// Returns free space to the file system; returns the number of bytes. A server does that itself.
     pub fn reclaim(&self) -> Result<u64, Error> {
-        self.engine().reclaim(Instant::now() + DAILY, true)
+        self.engine().reclaim(Instant::now() + DAILY)
     }
 
     /// Does a little of both if it was not done for a day. It is automatic, so its failures are not errors.
@@ -67,7 +67,7 @@ impl Session {
         }
         let until = Instant::now() + UNASKED;
         self.forget_until(&self.located().retention, SMALL_BATCH, Some(until), |_, _| {})?;
-        self.engine().reclaim(until, false).map(drop)
+        self.engine().reclaim(until).map(drop)
     }
 
     fn forget_until(
@@ -126,9 +126,9 @@ impl Engine {
         }
     }
 
-    fn reclaim(&self, until: Instant, rewrite: bool) -> Result<u64, Error> {
+    fn reclaim(&self, until: Instant) -> Result<u64, Error> {
         match self {
-            Self::File(store) => Ok(store.reclaim(until, rewrite)?),
+            Self::File(store) => Ok(store.reclaim(until)?),
             #[cfg(feature = "postgres")]
             Self::Server(_) => Ok(0),
             Self::Remote(_) => Ok(0),

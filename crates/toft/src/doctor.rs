@@ -147,7 +147,7 @@ fn ledgers(toft: &Toft) -> Option<Check> {
             .map(|found| format!("{}:{}: {}", found.file, found.line, found.problem))
             .collect();
         let hint = match troubles.iter().any(|found| found.conflict) {
-            true => "`toft compact` removes the conflict markers; correct other lines in the file",
+            true => "`toft gc --ledgers` removes the conflict markers; correct other lines in the file",
             false => "correct these lines in the file; until then toft ignores them and uses the rest",
         };
         wrong.push(format!("{} ({hint})", all.join("; ")));
@@ -170,10 +170,6 @@ fn ledgers(toft: &Toft) -> Option<Check> {
             "{open} issues are open, and toft recommends at most {MANY_OPEN}: close or defer some (toft list --limit 50), or \
              move some to another ledger (toft move --to LEDGER --filter …)"
         ));
-    }
-    let aside = toft.plan().ok().flatten().map_or(0, |plan| plan.set_aside_count());
-    if aside > 0 {
-        odd.push(format!("{aside} lines that an earlier toft removed are in quarantine/, beside their ledger"));
     }
     odd.extend(orphans.iter().take(SHOWN).map(|(found, orphan)| format!("{} {}", found.issue.id, orphan.explained())));
     if untold > 0 {

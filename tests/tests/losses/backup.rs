@@ -24,7 +24,7 @@ fn seen(home: &Home, repo: &Path, task: &str) -> [String; 4] {
     let show = home.toft(repo, &["show", task, "--json"]).data();
     let context = home.toft(repo, &["show", task, "--context"]).ok();
     assert!(context.contains("state of the migration"), "{context}");
-    let log = home.toft(repo, &["log", "--json", "--limit", "1000"]).data();
+    let log = home.toft(repo, &["history", "--json", "--limit", "1000"]).data();
     let flows = home.toft(repo, &["flow", "list", "--json"]).data();
     let checkpoints = show["checkpoints"].to_string();
     assert!(checkpoints.contains("migration"), "{checkpoints}");
@@ -140,6 +140,6 @@ fn a_space_on_a_server_is_backed_up_and_comes_back_on_another_server() {
     let done = home.toft(&repo, &["backup", "restore", kept.to_str().unwrap(), "--replace", "--json"]).data();
     let aside = done["aside"].as_str().unwrap().strip_prefix("space ").unwrap();
     let old = format!("{}?space={aside}", cluster.url());
-    assert!(home.toft(&repo, &["log", "--store", &old]).ok().contains(" v "), "what was there is kept");
+    assert!(home.toft(&repo, &["history", "--store", &old]).ok().contains(" v "), "what was there is kept");
     assert_eq!(seen(&home, &repo, &task), before);
 }

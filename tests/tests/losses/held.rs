@@ -188,7 +188,7 @@ fn on_a_full_disk_nothing_is_half_done_and_with_space_again_everything_goes_on()
     none_left(&home);
     small.free();
 
-    let events = data(&home, &repo, &["log", "--limit", "1000"]);
+    let events = data(&home, &repo, &["history", "--limit", "1000"]);
     let happened = |verb: &str, actor: &str| {
         events.as_array().unwrap().iter().filter(|event| event["verb"] == verb && event["actor"] == actor).count()
     };
@@ -237,10 +237,10 @@ fn a_full_disk_loses_no_issue_and_with_space_again_the_ledger_is_shared() {
             kept.push(added.out.trim().to_owned());
         }
         home.toft(&repo, &["sync"]);
-        home.toft(&repo, &["compact"]);
+        home.toft(&repo, &["gc", "--ledgers"]);
         small.free();
         home.toft(&repo, &["sync"]).ok();
-        home.toft(&repo, &["compact"]).ok();
+        home.toft(&repo, &["gc", "--ledgers"]).ok();
         let shared = home.run(home.path(), "git", &["-C", "shared.git", "show", "toft:issues.jsonl"]);
         for id in &kept {
             assert!(shared.contains(id.trim()), "{id} with {spare} KB");
@@ -454,7 +454,7 @@ echo x > "did-$TOFT_TASK" && git add "did-$TOFT_TASK" && git commit -qm "$TOFT_I
     let issues = issues.as_array().unwrap();
     assert_eq!(issues.iter().filter(|issue| issue["status"] == "closed").count(), count);
     assert_eq!(issues.len(), count);
-    let events = data(&home, &repo, &["log", "--limit", "1000000"]);
+    let events = data(&home, &repo, &["history", "--limit", "1000000"]);
     let done: Vec<&str> = events
         .as_array()
         .unwrap()

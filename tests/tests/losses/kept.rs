@@ -516,7 +516,7 @@ fn locks_that_another_user_left_do_not_stick() {
     home.toft(&repo, &["ws", "gc"]).ok();
     let (code, said) = run(&["ws", "gc"]);
     assert_eq!(code, 0, "{said}");
-    // Those that an older toft left as root are replaced, unless root has them locked now.
+    // Those that root left are replaced, unless root has them locked now.
     let locks = repo.join(".git/toft/locks");
     for entry in fs::read_dir(&locks).unwrap() {
         home.run(home.path(), "chown", &["0:0", entry.unwrap().path().to_str().unwrap()]);

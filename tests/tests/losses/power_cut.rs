@@ -129,7 +129,7 @@ fn no_acknowledged_write_is_lost_to_a_power_cut() {
 }
 
 fn history(home: &Home, repo: &Path) -> Vec<(&'static str, String)> {
-    let events = home.toft(repo, &["log", "--json", "--after", "0", "--limit", "1000000"]).data();
+    let events = home.toft(repo, &["history", "--json", "--after", "0", "--limit", "1000000"]).data();
     let mut found = Vec::new();
     for event in events.as_array().unwrap() {
         for verb in ["claim", "task.done"] {

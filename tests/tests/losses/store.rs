@@ -25,7 +25,7 @@ fn is_damaged(home: &Home, repo: &Path, store: &Path) {
     for args in [
         &["ready"][..],
         &["status"],
-        &["log"],
+        &["history"],
         &["doctor"],
         &["init"],
         &["--as", "z", "claim"],
@@ -73,7 +73,7 @@ fn a_store_that_is_truncated_or_overwritten_is_damaged() {
         fs::write(&store, broken).unwrap();
         let said = home.toft(&repo, &["doctor"]);
         assert_eq!(said.code, 8, "{said:?}");
-        for args in [&["ready"][..], &["--as", "z", "claim"], &["log"]] {
+        for args in [&["ready"][..], &["--as", "z", "claim"], &["history"]] {
             let said = home.toft(&repo, args);
             assert!(said.code == 0 || said.code == 8 && said.err.starts_with("error[damaged]"), "{said:?}");
         }
@@ -168,7 +168,7 @@ fn everything_toft_writes_outside_the_users_tree_is_private_whatever_the_umask()
     toft(&["--as", "w", "save", "-m", "x", "--detail", &format!("\"{}\"", "y".repeat(20_000))]);
     toft(&["--as", "w", "finish", "--no-change", "x"]);
     toft(&["run", "--once", "--", "sh", "-c", "date > f; git add f; git commit -qm x"]);
-    toft(&["compact"]);
+    toft(&["gc", "--ledgers"]);
     toft(&["list", "--all"]);
     toft(&["init", "--contributor", "--no-input"]);
     toft(&["add", "A private plan"]);

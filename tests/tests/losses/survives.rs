@@ -55,7 +55,7 @@ fn calls(home: &Home, repo: &Path, command: &[&str]) -> BTreeMap<String, usize> 
 }
 
 fn count(home: &Home, repo: &Path, verb: &str) -> usize {
-    let events = home.toft(repo, &["log", "--json", "--limit", "1000"]).data();
+    let events = home.toft(repo, &["history", "--json", "--limit", "1000"]).data();
     events.as_array().unwrap().iter().filter(|event| event["verb"] == verb).count()
 }
 

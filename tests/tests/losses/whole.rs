@@ -248,7 +248,7 @@ fn a_workspace_whose_daemon_was_killed_is_taken_down_and_mounted_again() {
     let _unmount = Unmount(&home);
     let repo = instant(&home);
     for look in ["list", "path", "show", "rm", "gc", "rescue"] {
-        // As an earlier toft made it for a user who may not mount.
+        // As for a user who may not mount, when a crash came before the implementation was recorded.
         let w = plot(&home, &repo, &[look]);
         let id = home.toft(&repo, &["ws", "show", look, "--json"]).data()["id"].as_str().unwrap().to_owned();
         let layers = w.with_file_name(".layers").join(&id);
@@ -383,7 +383,7 @@ fn a_layer_is_never_mounted_twice() {
     drop(sleeper);
     home.toft(&repo, &["ws", "path", "w"]).ok();
     assert_eq!((mounts_at(&w), w.join("inside").exists()), (1, true));
-    // Served by a daemon that nobody here sees mounted, as an earlier toft left it in a container.
+    // Served by a daemon that nobody here sees mounted, as one that a container started.
     unmount(&home, &w);
     let id = home.toft(&repo, &["ws", "show", "w", "--json"]).data()["id"].as_str().unwrap().to_owned();
     unmount(&home, &w);

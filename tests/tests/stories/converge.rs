@@ -80,8 +80,8 @@ impl Player {
     }
 }
 
-/// A line as a toft that knew of no digests writes it.
-fn as_an_older_toft_writes(line: &str) -> String {
+/// A line as a program writes it that knows of no digests.
+fn without_digests(line: &str) -> String {
     let sum_of = |body: &str| blake3::hash(body.as_bytes()).to_hex()[..8].to_owned();
     let Some(end) = line.rfind(",\"sum\":") else { return line.to_owned() };
     let mut body = line[..end].to_owned();
@@ -153,11 +153,11 @@ fn five_clones_on_three_version_controls_end_with_the_same_bytes() {
             let known: Vec<(String, Value)> = listed(&one.home, &one.repo).into_iter().collect();
             let any = |dice: &mut Dice| known[dice.below(known.len() as u64) as usize].0.clone();
             match dice.below(9) {
-                // A person edits a line by hand, an older toft writes one anew, a clock is three days wrong.
+                // A person edits a line by hand, another program writes one anew, a clock is three days wrong.
                 6 => one.by_hand(&mut dice, |line| {
                     line.replacen("\"title\":\"", &format!("\"title\":\"By hand in {round} by {player}: "), 1)
                 }),
-                7 => one.by_hand(&mut dice, as_an_older_toft_writes),
+                7 => one.by_hand(&mut dice, without_digests),
                 8 if !known.is_empty() => {
                     let (id, text) = (any(&mut dice), format!("said in {round} by {player}"));
                     one.at_another_time(if dice.one_in(2) { "+3d" } else { "-3d" }, &["edit", &id, "-m", &text]);

@@ -41,11 +41,10 @@ pub(super) fn add(text: Option<&str>, change: &Change) -> Result<Option<String>,
             };
             match list.elements().into_iter().find(|node| calls(node, value)) {
                 Some(known)
-                    if !matches_nothing(&known)
-                        && inner(&known, value)
-                            .is_some_and(|own| own.to_serde_value().as_ref() == Some(own_part(value))) => {}
+                    if inner(&known, value)
+                        .is_some_and(|own| own.to_serde_value().as_ref() == Some(own_part(value))) => {}
                 Some(known) => {
-                    // An older one of ours; what else stands in the same group stays.
+                    // Another one of ours; what else stands in the same group stays.
                     remove_own(&known, value);
                     list.append(input(value));
                 }
@@ -104,11 +103,6 @@ pub(super) fn take(text: Option<&str>, change: &Change) -> Option<String> {
 /// The part of an item that is toft's own: the hook itself, whatever group it stands in.
 fn own_part(value: &Value) -> &Value {
     value.get("hooks").and_then(|hooks| hooks.get(0)).unwrap_or(value)
-}
-
-/// Whether a group has an empty `matcher`, as earlier versions wrote it.
-fn matches_nothing(group: &CstNode) -> bool {
-    group.to_serde_value().is_some_and(|group| group["matcher"] == "")
 }
 
 /// The hook that a command line calls: `toft hook EVENT`.
@@ -412,9 +406,6 @@ mod tests {
         let text = json!({ "hooks": { "Stop": [{ "matcher": "x", "hooks": [{ "command": "mine" }, ours] }] } });
         let text = text.to_string();
         assert_eq!(add(Some(&text), &change).unwrap().unwrap(), text, "it is there already, in whatever group");
-        let older = json!({ "hooks": { "Stop": [{ "matcher": "", "hooks": [ours] }] } }).to_string();
-        let newer = add(Some(&older), &change).unwrap().unwrap();
-        assert!(!newer.contains("matcher") && newer.matches("toft hook").count() == 1, "{newer}");
         let taken = take(Some(&text), &change).unwrap();
         let left: Value = serde_json::from_str(&taken).unwrap();
         assert_eq!(left, json!({ "hooks": { "Stop": [{ "matcher": "x", "hooks": [{ "command": "mine" }] }] } }));

@@ -1,5 +1,7 @@
 //! Migrations: numbered and named like those of SQLite, each applied once, under a lock.
 
+use std::cmp::Ordering;
+
 use toft_core::store::{Result, StoreError};
 
 use super::{
@@ -8,22 +10,8 @@ use super::{
 };
 use crate::value::kept;
 
-/// Number, name, text. A migration that only adds what an older toft does not miss says so in its name: `NAME:OLDEST`, the
-/// oldest schema version whose toft goes on working beside the new one.
-const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (1, "foundation", include_str!("migrations/0001_foundation.sql")),
-    (2, "plan", include_str!("migrations/0002_plan.sql")),
-    (3, "workspaces", include_str!("migrations/0003_workspaces.sql")),
-    (4, "reports", include_str!("migrations/0004_reports.sql")),
-    (5, "proposals", include_str!("migrations/0005_proposals.sql")),
-    (6, "holds", include_str!("migrations/0006_holds.sql")),
-    (7, "queue_keys", include_str!("migrations/0007_queue_keys.sql")),
-    (8, "retention", include_str!("migrations/0008_retention.sql")),
-    (9, "people", include_str!("migrations/0009_people.sql")),
-    (10, "landings", include_str!("migrations/0010_landings.sql")),
-    (11, "tokens", include_str!("migrations/0011_tokens.sql")),
-    (12, "spaces", include_str!("migrations/0012_spaces.sql")),
-];
+/// Number, name, text.
+const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "schema", include_str!("schema.sql"))];
 
 fn failed(address: &StoreAddress) -> impl Fn(WireError) -> StoreError {
     let server = address.shown.clone();
@@ -47,35 +35,20 @@ pub(super) enum Schema {
     Create,
 }
 
-/// The schema that was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FoundSchema {
-    pub(super) newest: i64,
-    /// The oldest schema version whose toft it serves.
-    pub(super) serves: i64,
-}
-
-/// Refuses every schema that does not serve this toft.
-pub(super) fn require_current(schema: FoundSchema) -> Result<()> {
-    let (found, known) = (schema.newest, SCHEMA_VERSION);
-    match () {
-        () if schema.serves > known => Err(StoreError::Newer { found, known }),
-        () if found < known => Err(StoreError::Older { found, known }),
-        () => Ok(()),
+/// Refuses every schema but this toft's.
+pub(super) fn require_current(found: i64) -> Result<()> {
+    let known = SCHEMA_VERSION;
+    match found.cmp(&known) {
+        Ordering::Greater => Err(StoreError::Newer { found, known }),
+        Ordering::Less => Err(StoreError::Older { found, known }),
+        Ordering::Equal => Ok(()),
     }
 }
 
-/// A condition: the schema serves this toft.
+/// A condition: the schema is this toft's.
 pub(super) fn stands() -> String {
-    format!(
-        "({}) <= {SCHEMA_VERSION} AND (SELECT coalesce(max(number), 0) FROM migrations) >= {SCHEMA_VERSION}",
-        SERVES
-    )
+    format!("(SELECT coalesce(max(number), 0) FROM migrations) = {SCHEMA_VERSION}")
 }
-
-/// The oldest schema version whose toft the schema serves.
-const SERVES: &str =
-    "SELECT coalesce(max(coalesce(nullif(split_part(name, ':', 2), '')::bigint, number)), 0) FROM migrations";
 
 /// Creates or upgrades the schema as far as `schema` allows; returns the version that was found.
 pub(super) fn bring_up(wire: &mut Wire, address: &StoreAddress, schema: Schema) -> Result<Option<i64>> {
@@ -88,11 +61,11 @@ pub(super) fn bring_up(wire: &mut Wire, address: &StoreAddress, schema: Schema) 
         (Some(Err(error)), _) => return Err(error),
         (None, _) => return Err(StoreError::Missing { path: address.shown.clone() }),
     }
-    Ok(found.map(|found| found.newest))
+    Ok(found)
 }
 
 /// The version of the schema; `None` if it does not exist.
-pub(super) fn version(wire: &mut Wire, address: &StoreAddress) -> Result<Option<FoundSchema>> {
+pub(super) fn version(wire: &mut Wire, address: &StoreAddress) -> Result<Option<i64>> {
     let table = format!("\"{}\".migrations", address.schema);
     let there = "SELECT (to_regclass($1) IS NOT NULL)::int";
     let answers = wire.send(&[(there, &kept![table])]).map_err(failed(address))?;
@@ -100,10 +73,8 @@ pub(super) fn version(wire: &mut Wire, address: &StoreAddress) -> Result<Option<
         return Ok(None);
     }
     let newest = format!("SELECT coalesce(max(number), 0) FROM {table}");
-    let serves = SERVES.replace("migrations", &table);
-    let answers = wire.send(&[(newest.as_str(), &[]), (serves.as_str(), &[])]).map_err(failed(address))?;
-    let (newest, serves) = (only_number(&answers[0])?, only_number(&answers[1])?);
-    Ok(newest.zip(serves).map(|(newest, serves)| FoundSchema { newest, serves }))
+    let answers = wire.send(&[(newest.as_str(), &[])]).map_err(failed(address))?;
+    only_number(&answers[0])
 }
 
 /// All in one transaction: an interruption leaves the old schema.
@@ -115,7 +86,7 @@ fn upgrade(wire: &mut Wire, address: &StoreAddress) -> Result<()> {
          CREATE TABLE IF NOT EXISTS migrations (number bigint PRIMARY KEY, name text NOT NULL, at timestamptz NOT NULL DEFAULT now());"
     );
     wire.batch(&begin).map_err(failed(address))?;
-    let found = version(wire, address)?.map_or(0, |found| found.newest);
+    let found = version(wire, address)?.unwrap_or_default();
     let mut text = String::new();
     for (number, name, migration) in MIGRATIONS.iter().filter(|(number, ..)| *number > found) {
         text.push_str(migration);

@@ -2,7 +2,7 @@
 
 use toft_core::store::Result;
 
-use super::{migrate::FoundSchema, wire::WireRow};
+use super::wire::WireRow;
 
 /// The state of the server when the transaction began.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub(super) struct ServerTime {
     pub(super) pid: i64,
     pub(super) began: i64,
     pub(super) waiting: bool,
-    pub(super) schema: FoundSchema,
+    pub(super) schema: i64,
     /// Wall-clock time of the newest event.
     pub(super) newest_event: Option<i64>,
 }
@@ -25,7 +25,7 @@ impl ServerTime {
             pid: row.number(2)?,
             began: row.number(3)?,
             waiting: row.number(4)? > 0,
-            schema: FoundSchema { newest: row.number(5)?, serves: row.number(7)? },
+            schema: row.number(5)?,
             newest_event: crate::value::Row::int(row, 6)?,
         })
     }

@@ -13,19 +13,7 @@ use super::failed;
 /// Number, name, text.
 type Migration = (i64, &'static str, &'static str);
 
-const MIGRATIONS: &[Migration] = &[
-    (1, "foundation", include_str!("migrations/0001_foundation.sql")),
-    (2, "plan", include_str!("migrations/0002_plan.sql")),
-    (3, "workspaces", include_str!("migrations/0003_workspaces.sql")),
-    (4, "reports", include_str!("migrations/0004_reports.sql")),
-    (5, "proposals", include_str!("migrations/0005_proposals.sql")),
-    (6, "holds", include_str!("migrations/0006_holds.sql")),
-    (7, "queue_keys", include_str!("migrations/0007_queue_keys.sql")),
-    (8, "retention", include_str!("migrations/0008_retention.sql")),
-    (9, "people", include_str!("migrations/0009_people.sql")),
-    (10, "landings", include_str!("migrations/0010_landings.sql")),
-    (11, "tokens", include_str!("migrations/0011_tokens.sql")),
-];
+const MIGRATIONS: &[Migration] = &[(1, "schema", include_str!("schema.sql"))];
 
 /// The schema version of this toft.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
@@ -130,48 +118,25 @@ fn copy_aside(connection: &Connection, path: &Path, version: i64) -> Result<()> 
 mod tests {
     use super::*;
 
+    /// What a later toft will bring.
+    const LATER: &[Migration] = &[MIGRATIONS[0], (2, "notes", "CREATE TABLE notes (id TEXT)")];
     const BROKEN: &[Migration] =
         &[MIGRATIONS[0], (2, "broken", "CREATE TABLE notes (id TEXT); INSERT INTO nowhere VALUES (1)")];
 
     fn fresh(dir: &Path) -> (Connection, std::path::PathBuf) {
-        made_by(dir, MIGRATIONS)
-    }
-
-    /// A store of the first version of toft.
-    fn old(dir: &Path) -> (Connection, std::path::PathBuf) {
-        made_by(dir, &MIGRATIONS[..1])
-    }
-
-    fn made_by(dir: &Path, migrations: &[Migration]) -> (Connection, std::path::PathBuf) {
         let path = dir.join("toft.db");
         let mut connection = Connection::open(&path).unwrap();
-        run_migrations(&mut connection, migrations, |_| Ok(0)).unwrap();
+        run_migrations(&mut connection, MIGRATIONS, |_| Ok(0)).unwrap();
         connection.execute("INSERT INTO repositories VALUES ('rp_1', '{}')", []).unwrap();
         (connection, path)
-    }
-
-    /// `TOFT_BLESS=1` writes the snapshot again; a reviewer reads its diff.
-    #[test]
-    fn the_schema_snapshot_is_the_sum_of_the_migrations() {
-        let dir = tempfile::tempdir().unwrap();
-        let (connection, _) = fresh(dir.path());
-        let mut statement =
-            connection.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
-        let parts = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
-        let schema = parts.map(|part| part.unwrap() + ";\n").collect::<Vec<_>>().join("\n");
-        let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/schema.sql");
-        if std::env::var_os("TOFT_BLESS").is_some() {
-            std::fs::write(&snapshot, &schema).unwrap();
-        }
-        assert_eq!(std::fs::read_to_string(&snapshot).unwrap_or_default(), schema);
     }
 
     #[test]
     fn an_upgrade_keeps_every_row_and_a_copy_of_the_old_store() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut connection, path) = old(dir.path());
-        migrate(&mut connection, &path).unwrap();
-        assert_eq!(version(&connection).unwrap(), SCHEMA_VERSION);
+        let (mut connection, path) = fresh(dir.path());
+        migrate_with(&mut connection, &path, LATER).unwrap();
+        assert_eq!(version(&connection).unwrap(), 2);
         let copy = Connection::open(path.with_extension("before-upgrade-from-1.db")).unwrap();
         assert_eq!(version(&copy).unwrap(), 1);
         for store in [&connection, &copy] {
@@ -181,49 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_fills_in_the_keys_of_what_is_queued() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut connection, path) = made_by(dir.path(), &MIGRATIONS[..5]);
-        connection
-            .execute_batch(
-                r#"
-                INSERT INTO workflows (id, status, lane_open, created, body) VALUES ('wf_1', 'running', 0, 1, '{}');
-                INSERT INTO tasks VALUES
-                    ('tk_1', 'wf_1', 0, 'rp_1', 'main', 1, '{"labels":["ü","a b","a b"],"requires":["rust","gpu","rust"]}'),
-                    ('tk_2', 'wf_1', 0, 'rp_1', NULL, 1, '{}'),
-                    ('tk_3', 'wf_1', 0, 'rp_1', 'main', 1, '{"labels":["x"],"requires":["gpu"]}'),
-                    ('tk_4', 'wf_1', 0, 'rp_1', 'main', 1, '{"labels":["x"],"requires":["gpu"]}');
-                INSERT INTO task_states VALUES
-                    ('tk_1', 'wf_1', 'pending', 0, 0, 0, 0, NULL, NULL, 1, 'rp_1', '1'),
-                    ('tk_2', 'wf_1', 'pending', 0, 0, 0, 0, NULL, NULL, 1, 'rp_1/wf_1', '2'),
-                    ('tk_3', 'wf_1', 'pending', 0, 0, 0, 0, NULL, NULL, 1, 'rp_1~', '3'),
-                    ('tk_4', 'wf_1', 'leased', 0, 0, 0, 0, NULL, NULL, 1, NULL, NULL);
-                "#,
-            )
-            .unwrap();
-        migrate(&mut connection, &path).unwrap();
-        let rows = |sql: &str| -> Vec<String> {
-            let mut statement = connection.prepare(sql).unwrap();
-            statement.query_map([], |row| row.get(0)).unwrap().map(|row| row.unwrap()).collect()
-        };
-        assert_eq!(
-            rows("SELECT concat_ws(' ', id, lane, worktree, labels) FROM task_states ORDER BY id"),
-            [r#"tk_1 rp_1+["gpu","rust"] main ["a b","ü"]"#, "tk_2 rp_1/wf_1", r#"tk_3 rp_1~ main ["x"]"#, "tk_4"]
-        );
-        assert_eq!(
-            rows("SELECT concat_ws(' ', label, lane, rank, task) FROM queue_labels ORDER BY rank, label"),
-            [r#"a b rp_1+["gpu","rust"] 1 tk_1"#, r#"ü rp_1+["gpu","rust"] 1 tk_1"#, "x rp_1~ 3 tk_3"]
-        );
-    }
-
-    #[test]
     fn an_interrupted_upgrade_leaves_the_old_schema_and_can_be_repeated() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut connection, path) = old(dir.path());
+        let (mut connection, path) = fresh(dir.path());
         assert!(migrate_with(&mut connection, &path, BROKEN).is_err());
         assert_eq!(version(&connection).unwrap(), 1);
-        migrate(&mut connection, &path).unwrap();
-        assert_eq!(version(&connection).unwrap(), SCHEMA_VERSION);
+        migrate_with(&mut connection, &path, LATER).unwrap();
+        assert_eq!(version(&connection).unwrap(), 2);
     }
 
     #[test]
@@ -233,6 +162,15 @@ mod tests {
         connection.pragma_update(None, "user_version", 99).unwrap();
         let error = migrate(&mut connection, &path).unwrap_err();
         assert!(matches!(error, StoreError::Newer { found: 99, known: SCHEMA_VERSION }));
+    }
+
+    #[test]
+    fn what_a_later_toft_upgraded_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut connection, path) = fresh(dir.path());
+        migrate_with(&mut connection, &path, LATER).unwrap();
+        let refused = require_current(&connection).unwrap_err();
+        assert!(matches!(refused, StoreError::Newer { found: 2, known: SCHEMA_VERSION }));
     }
 
     #[test]

@@ -10,11 +10,6 @@ use super::{SqliteStore, failed};
 
 /// Number of pages that are moved at a time, about 5 ms, so that other writers do not wait long.
 const STEP: u32 = 500;
-/// A file from a version without incremental vacuum is rewritten once: when a quarter of it, and at least this many
-/// pages, are free.
-const WORTH_REWRITING: i64 = 1_000;
-/// SQLite's value for incremental vacuum.
-const INCREMENTAL: i64 = 2;
 
 impl SqliteStore {
     /// Names of the blobs that checkpoints reference.
@@ -32,21 +27,13 @@ impl SqliteStore {
         Ok(blobs)
     }
 
-    /// Returns free pages to the file system until none are left or `until`; returns the number of bytes. With
-    /// `rewrite`, a file of an older toft is converted if it is worthwhile: one transaction that writes all of it.
-    pub fn reclaim(&self, until: Instant, rewrite: bool) -> Result<u64> {
+    /// Returns free pages to the file system until none are left or `until`; returns the number of bytes.
+    pub fn reclaim(&self, until: Instant) -> Result<u64> {
         let before = self.ask_pragma("page_count")?;
-        if self.ask_pragma("auto_vacuum")? == INCREMENTAL {
-            while self.ask_pragma("freelist_count")? > 0 && Instant::now() < until {
-                let tx = self.begin_tx(Access::Write)?;
-                step(tx.connection())?;
-                Box::new(tx).commit()?;
-            }
-        } else if rewrite {
-            let free = self.ask_pragma("freelist_count")?;
-            if free >= WORTH_REWRITING && free * 4 >= before {
-                self.rewrite("PRAGMA auto_vacuum = incremental; VACUUM")?;
-            }
+        while self.ask_pragma("freelist_count")? > 0 && Instant::now() < until {
+            let tx = self.begin_tx(Access::Write)?;
+            step(tx.connection())?;
+            Box::new(tx).commit()?;
         }
         let gone = before - self.ask_pragma("page_count")?;
         if gone > 0 {

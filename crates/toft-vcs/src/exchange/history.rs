@@ -138,7 +138,7 @@ impl History {
         }
     }
 
-    /// Reads messages. For commits of an older toft, and those made by hand, the content is compared.
+    /// Reads messages. For commits made by hand the content is compared.
     fn of_issue_told(
         &self,
         git: &Git,

@@ -60,33 +60,15 @@ pub(super) fn fit(
     if mount::is_frozen(&tree) && whole(base) {
         return Ok(false);
     }
-    let known = fs::read_to_string(base.join("sum")).ok();
-    let unchanged = match known {
-        Some(known) => whole(base) && sum(backend.git()?, &tree).is_ok_and(|now| now == known),
-        None => adopt(backend, base)?,
+    let unchanged = match fs::read_to_string(base.join("sum")) {
+        Ok(known) => whole(base) && sum(backend.git()?, &tree).is_ok_and(|now| now == known),
+        Err(_) => false,
     };
     if !unchanged {
         build(backend, base, commit, warm)?;
     }
     mount::freeze(&tree);
     Ok(!unchanged)
-}
-
-/// Accepts a base without a fingerprint, from an earlier toft, if its files match its index.
-fn adopt(backend: &WorkspaceBackend, base: &Path) -> Result<bool, WorkspaceError> {
-    let (tree, index) = (tree(base), index(base));
-    if !tree.is_dir() || !index.is_file() {
-        return Ok(false);
-    }
-    let git = backend.git()?;
-    let run = git.run(["diff-files", "--quiet", "--ignore-submodules=all"])?;
-    let run = run.env("GIT_WORK_TREE", &tree).env("GIT_INDEX_FILE", &index).patience(git::CHECKOUT);
-    if run.end()?.code != 0 {
-        return Ok(false);
-    }
-    let file = base.join("sum");
-    fs::write(&file, sum(git, &tree)?).map_err(lock::io("write", &file))?;
-    Ok(true)
 }
 
 /// Builds a base. A changed one is renamed and kept until no workspace uses the commit, because overlays may still be

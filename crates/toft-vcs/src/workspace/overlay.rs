@@ -204,7 +204,7 @@ fn mount(backend: &WorkspaceBackend, workspace: &Workspace, layer: &Layer, at: &
     Ok(())
 }
 
-/// Mounts a layer with the implementation it was created with. If an earlier toft did not record it, tries each.
+/// Mounts a layer with the implementation it was created with. If a crash came before that was recorded, tries each.
 fn attach(layer: &Layer, kind: Option<OverlayKind>, name: &str, at: &Path) -> Result<(), WorkspaceError> {
     let stack = layer.stack();
     for dir in [&stack.upper, &stack.work] {

@@ -28,11 +28,18 @@ CREATE TABLE workflows (
     lane_open  bigint NOT NULL,
     created    bigint NOT NULL,
     body       text NOT NULL,
+    issue      word,
+    -- 'live' while it works on the issue: at most one workflow at a time.
+    issue_state    word,
+    -- The ledger of its issue has to be told something, whether the workflow is over or not.
+    ledger_pending bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (space, id)
 ) WITH (fillfactor = 80);
 CREATE INDEX workflows_by_time ON workflows (space, created DESC, id DESC);
 -- Lanes a claim must look into: few, however many workflows there are.
 CREATE INDEX workflows_open_lanes ON workflows (space, id) WHERE lane_open = 1;
+CREATE UNIQUE INDEX workflows_on_issues ON workflows (space, issue) WHERE issue_state = 'live';
+CREATE INDEX workflows_ledger_pending ON workflows (space, id) WHERE ledger_pending = 1;
 
 CREATE TABLE tasks (
     space      word NOT NULL,
@@ -64,15 +71,54 @@ CREATE TABLE task_states (
     PRIMARY KEY (space, id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1);
 
--- The queue: narrow, and apart from what it queues. Lane and rank are computed in toft-core.
+-- The queue: narrow, and apart from what it queues; indexed by what a claim may ask for: workflow, worktree, labels.
+-- Tasks that require capabilities stand in lanes of their own. Lanes and ranks are computed in toft-core.
 CREATE TABLE queue (
-    space word NOT NULL,
-    task  word NOT NULL,
-    lane  word NOT NULL,
-    rank  word NOT NULL,
+    space    word NOT NULL,
+    task     word NOT NULL,
+    lane     word NOT NULL,
+    rank     word NOT NULL,
+    workflow word NOT NULL,
+    worktree word,
+    -- A JSON array; null without labels.
+    labels   text,
     PRIMARY KEY (space, task)
 ) WITH (autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 5000);
 CREATE UNIQUE INDEX queue_by_rank ON queue (space, lane, rank);
+-- Key and lane in one expression: of a key and a lane apart, the planner would take the index on the lane and read it
+-- through, whenever most entries had the same key while it last looked.
+CREATE INDEX queue_by_workflow ON queue (space, (workflow || ' ' || lane), rank);
+CREATE INDEX queue_by_worktree ON queue (space, (worktree || ' ' || lane), rank) WHERE worktree IS NOT NULL;
+
+CREATE TABLE queue_labels (
+    space word NOT NULL,
+    label word NOT NULL,
+    lane  word NOT NULL,
+    rank  word NOT NULL,
+    task  word NOT NULL,
+    PRIMARY KEY (space, label, lane, rank)
+) WITH (autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 5000);
+
+CREATE FUNCTION queue_labels_follow() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        DELETE FROM queue_labels
+        WHERE space = old.space AND lane = old.lane AND rank = old.rank
+            AND label IN (SELECT jsonb_array_elements_text(old.labels::jsonb));
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO queue_labels
+        SELECT new.space, l.label, new.lane, new.rank, new.task FROM jsonb_array_elements_text(new.labels::jsonb) l (label);
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER queue_labels_insert AFTER INSERT ON queue
+    FOR EACH ROW WHEN (new.labels IS NOT NULL) EXECUTE FUNCTION queue_labels_follow();
+CREATE TRIGGER queue_labels_update AFTER UPDATE ON queue
+    FOR EACH ROW WHEN (old.labels IS NOT NULL OR new.labels IS NOT NULL) EXECUTE FUNCTION queue_labels_follow();
+CREATE TRIGGER queue_labels_delete AFTER DELETE ON queue
+    FOR EACH ROW WHEN (old.labels IS NOT NULL) EXECUTE FUNCTION queue_labels_follow();
 
 -- Nothing in a lane ranks before its newest floor, so that a claim steps over no rows that are gone.
 -- A floor is not changed: a newer one is put above it. A row that changes often and must be found fast
@@ -121,11 +167,14 @@ CREATE TABLE leases (
     tick       bigint NOT NULL,
     check_at   bigint NOT NULL,
     holder     word,
+    -- Which machines watch for a renewal, each since when on its own monotonic clock, as JSON.
+    seen       text,
     PRIMARY KEY (space, task)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX leases_by_agent ON leases (space, agent);
 CREATE INDEX leases_by_workflow ON leases (space, workflow);
-CREATE INDEX leases_by_check ON leases (space, epoch, check_at);
+-- The next look at a lease is a moment on the wall, whichever machine renewed it.
+CREATE INDEX leases_by_check ON leases (space, check_at);
 CREATE INDEX leases_by_holder ON leases (space, holder) WHERE holder IS NOT NULL;
 
 CREATE TABLE attempts (
@@ -141,6 +190,8 @@ CREATE TABLE attempts (
     result     word,
     reason     text,
     cost       double precision,
+    -- What a runner saw of it, as JSON.
+    report     text,
     PRIMARY KEY (space, task, fence)
 ) WITH (fillfactor = 70);
 
@@ -157,6 +208,8 @@ CREATE TABLE blobs (
     space word NOT NULL,
     id    word NOT NULL,
     body  text NOT NULL,
+    -- When it was last put down: one that nothing refers to yet may be about to be.
+    at    bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
     PRIMARY KEY (space, id)
 );
 
@@ -190,6 +243,8 @@ CREATE TABLE deliveries (
     rank      word NOT NULL,
     message   word NOT NULL,
     state     word NOT NULL,
+    -- When the message was first shown to its recipient.
+    read_at   bigint,
     PRIMARY KEY (space, recipient, rank)
 );
 CREATE INDEX deliveries_unread ON deliveries (space, recipient, rank) WHERE state = 'queued';
@@ -239,6 +294,8 @@ CREATE TABLE receipts (
     verb    text NOT NULL,
     outcome text NOT NULL,
     at      bigint NOT NULL,
+    -- A digest of what was asked under the operation id.
+    request text NOT NULL DEFAULT '',
     PRIMARY KEY (space, op)
 );
 
@@ -251,3 +308,81 @@ CREATE TABLE waiters (
     until timestamptz NOT NULL,
     PRIMARY KEY (space, id)
 ) WITH (fillfactor = 50);
+
+-- Directories in which work is done. A row is there before its directory and stays after it.
+CREATE TABLE workspaces (
+    space      word NOT NULL,
+    id         word NOT NULL,
+    repository word NOT NULL,
+    created    bigint NOT NULL,
+    live       bigint NOT NULL,
+    body       text NOT NULL,
+    PRIMARY KEY (space, id)
+);
+CREATE INDEX workspaces_live ON workspaces (space, created DESC, id DESC) WHERE live = 1;
+CREATE INDEX workspaces_by_time ON workspaces (space, created DESC, id DESC);
+
+-- Finished work on its way into a target branch.
+CREATE TABLE landings (
+    space      word NOT NULL,
+    id         word NOT NULL,
+    repository word NOT NULL,
+    created    bigint NOT NULL,
+    live       bigint NOT NULL,
+    body       text NOT NULL,
+    PRIMARY KEY (space, id)
+);
+CREATE INDEX landings_live ON landings (space, created DESC, id DESC) WHERE live = 1;
+CREATE INDEX landings_by_time ON landings (space, created DESC, id DESC);
+
+-- Results of checks, by tree and commands.
+CREATE TABLE verdicts (
+    space      word NOT NULL,
+    key        word NOT NULL,
+    repository word NOT NULL,
+    flaky      bigint NOT NULL,
+    body       text NOT NULL,
+    PRIMARY KEY (space, key)
+);
+CREATE INDEX verdicts_flaky ON verdicts (space, repository, key) WHERE flaky = 1;
+
+-- Who may ask a server what: digests of secrets.
+CREATE TABLE tokens (
+    space  word NOT NULL,
+    digest word NOT NULL,
+    name   word NOT NULL,
+    body   text NOT NULL,
+    PRIMARY KEY (space, digest)
+);
+CREATE INDEX tokens_by_name ON tokens (space, name, digest);
+-- A server finds the space of a token by its digest.
+CREATE UNIQUE INDEX tokens_by_digest ON tokens (digest);
+
+-- Moves with every commit in a space that a server holds in memory, so that the server sees whether what it holds is still true.
+-- A space that no server ever held has no row, and its commits have nothing to do here.
+CREATE TABLE space_versions (
+    space   word PRIMARY KEY,
+    version bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- Every statement names its space. Should one not, a session still sees no other space than the one it says it is for.
+-- A session that says nothing (psql, an upgrade) sees them all.
+DO $$
+DECLARE
+    named text;
+BEGIN
+    FOR named IN
+        SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND a.attname = 'space'
+    LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', named);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', named);
+        EXECUTE format(
+            'CREATE POLICY own_space ON %I USING (space = coalesce(nullif(current_setting(''toft.space'', true), ''''), space))',
+            named
+        );
+    END LOOP;
+END
+$$;
+
+CREATE POLICY own_digest ON tokens FOR SELECT USING (digest = current_setting('toft.digest', true));

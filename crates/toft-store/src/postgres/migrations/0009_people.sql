@@ -1,2 +1,0 @@
--- When a message was first shown to its recipient.
-ALTER TABLE deliveries ADD COLUMN read_at bigint;

@@ -1,2 +1,0 @@
--- Blobs are files here, which have times; a file has nothing to change.
-SELECT 1;
