@@ -71,7 +71,7 @@ fn one(size: usize) {
     }
     let (changed, pushed) = (timing::median(with_toft), timing::median(with_git));
     let ratio = |ours: Duration, bare: Duration| ours.as_secs_f64() / bare.as_secs_f64();
-    let log = timing::median((0..30).map(|_| toft(&["log", &ids[0]])).collect());
+    let log = timing::median((0..30).map(|_| toft(&["history", &ids[0]])).collect());
     let objects = |dir: &Path| format!("{:.1} MB", bytes(&dir.join("objects")) as f64 / 1e6);
     println!(
         "| {size} | {nothing:.1?} | {fetch:.1?} | {:.2} | {changed:.1?} | {pushed:.1?} | {:.2} | {log:.1?} | {} | {} | {} |",

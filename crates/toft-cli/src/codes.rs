@@ -21,7 +21,7 @@ pub(crate) const STATUSES: [(u8, &str, &str); 9] = [
     (
         RETRY,
         "busy or timed out",
-        "Something did not answer in time. Repeat the command, except after `outcome_unknown`: check `toft log` first, unless you gave `--op`.",
+        "Something did not answer in time. Repeat the command, except after `outcome_unknown`: check `toft history` first, unless you gave `--op`.",
     ),
     (
         DOCTOR,
@@ -111,7 +111,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (RETRY, "busy", "another process is writing for too long"),
     (RETRY, "late", "a program took too long"),
     (RETRY, "offline", "the remote does not answer; nothing is lost"),
-    (RETRY, "outcome_unknown", "the connection broke during a commit; `toft log` shows whether it succeeded"),
+    (RETRY, "outcome_unknown", "the connection broke during a commit; `toft history` shows whether it succeeded"),
     (RETRY, "unreachable", "the server does not answer, or has no such database"),
     (RETRY, "unverified", "the workspace changed while it was saved"),
     (DOCTOR, "checkout_broken", "the checkout is damaged"),
@@ -121,7 +121,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
         "the store's file is damaged: `toft backup restore FILE` restores a backup and keeps the damaged file",
     ),
     (DOCTOR, "newer_store", "a newer toft wrote the store: install that version"),
-    (DOCTOR, "older_store", "the store has an older schema: run `toft migrate`"),
+    (DOCTOR, "older_store", "the store has an older schema: run `toft doctor --upgrade`"),
     (DOCTOR, "unhealthy", "`toft doctor` found a problem"),
     (DOCTOR, "unreadable", "a row of the store cannot be read"),
     (

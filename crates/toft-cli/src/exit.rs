@@ -208,7 +208,7 @@ impl From<Error> for Failure {
             }
             Error::OnServer { .. } => Self::new(USAGE, "on_server", message, "ask who runs that server"),
             Error::Config { .. } => {
-                Self::new(USAGE, "config", message, "correct that value; toft where lists the files")
+                Self::new(USAGE, "config", message, "correct that value; toft doctor lists the files")
             }
             Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "see docs/guides/plans.md for the format"),
             Error::Workspace(error) => workspace(&error, message),
@@ -398,7 +398,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::Secret { .. } => {
             (NOT_ALLOWED, "held", "remove a real secret with toft edit; --allow FINDING allows that finding".into())
         }
-        Refusal::CannotUndo { .. } => (CONFLICT, "cannot_undo", "toft log shows what was done".into()),
+        Refusal::CannotUndo { .. } => (CONFLICT, "cannot_undo", "toft history shows what was done".into()),
         Refusal::Findings { .. } => {
             let help =
                 "remove it with toft edit, leave the field out with --without FIELD, or publish it with --allow ID";
@@ -418,12 +418,12 @@ fn look_up(what: &str) -> &'static str {
         "question" | "open question" => "toft status",
         "message" => "toft agent inbox --all",
         "state key" => "toft show TASK",
-        "repository" => "toft where",
+        "repository" => "toft doctor",
         "workspace" => "toft ws list --all",
         "ledger" => "toft ledger list",
-        "call" => "toft schema -q",
+        "call" => "toft export schema calls -q",
         "remote" => "git remote -v lists them",
-        "revision or time" => "nothing was recorded by then; toft log ID shows the times",
+        "revision or time" => "nothing was recorded by then; toft history ID shows the times",
         _ => "toft list --all · toft flow list · toft agent list",
     }
 }
@@ -465,7 +465,7 @@ fn store(error: &StoreError, message: String) -> Failure {
             DOCTOR,
             "older_store",
             message,
-            "toft migrate upgrades it; stop processes of older versions first",
+            "toft doctor --upgrade upgrades it; stop processes of older versions first",
         ),
         StoreError::Busy { writer: Some(Writer { pid, stopped: true, .. }), .. } => {
             let help = format!("kill -CONT {pid} resumes it; then try again. Reading works meanwhile");
@@ -477,22 +477,22 @@ fn store(error: &StoreError, message: String) -> Failure {
             RETRY,
             "outcome_unknown",
             message,
-            "toft log shows whether it succeeded; a command repeated with the same --op runs once",
+            "toft history shows whether it succeeded; a command repeated with the same --op runs once",
         ),
         StoreError::Unreachable { .. } => Failure::new(
             RETRY,
             "unreachable",
             message,
-            "toft where shows which server and why; try again when it answers",
+            "toft doctor shows which server and why; try again when it answers",
         ),
         StoreError::Unreadable { .. } => Failure::new(DOCTOR, "unreadable", message, "toft doctor"),
         StoreError::Newer { .. } => {
             Failure::new(DOCTOR, "newer_store", message, "install the newer version that wrote it")
         }
         StoreError::Unsuitable { .. } => {
-            Failure::new(DOCTOR, "unsuitable", message, "toft where shows why it was chosen")
+            Failure::new(DOCTOR, "unsuitable", message, "toft doctor shows why it was chosen")
         }
-        StoreError::Missing { .. } => Failure::new(NOT_FOUND, "no_store", message, "toft init · toft where"),
+        StoreError::Missing { .. } => Failure::new(NOT_FOUND, "no_store", message, "toft init · toft doctor"),
     }
 }
 
@@ -502,7 +502,7 @@ fn blocked(fault: Fault, message: String) -> Failure {
         Fault::AccessDenied => (
             NOT_ALLOWED,
             "access_denied",
-            "toft where shows the file: you need write permission; in a sandbox, allow that directory",
+            "toft doctor shows the file: you need write permission; in a sandbox, allow that directory",
         ),
         Fault::ReadOnly => (
             NOT_ALLOWED,
@@ -513,7 +513,7 @@ fn blocked(fault: Fault, message: String) -> Failure {
         Fault::Credentials => (
             NOT_ALLOWED,
             "access_denied",
-            "toft where shows the store: for a server, toft login; for PostgreSQL, the user and password of its URL, or PGPASSWORD",
+            "toft doctor shows the store: for a server, toft login; for PostgreSQL, the user and password of its URL, or PGPASSWORD",
         ),
     };
     Failure::new(status, code, message, help)

@@ -23,6 +23,10 @@ fn main() -> ExitCode {
     // Answers a shell that asks for completions, and ends.
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();
     let words: Vec<_> = std::env::args_os().collect();
+    if let Some(page) = asked_topic(&words) {
+        Output::plain(false).lines(&[page]);
+        return ExitCode::SUCCESS;
+    }
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => return usage(&error, &words),
@@ -48,6 +52,14 @@ fn main() -> ExitCode {
             output.failure(&failure);
             failure.code()
         }
+    }
+}
+
+/// The page of `toft help TOPIC`.
+fn asked_topic(words: &[std::ffi::OsString]) -> Option<String> {
+    match words {
+        [_, help, topic] if help == "help" => args::topic(topic.to_str()?),
+        _ => None,
     }
 }
 

@@ -12,7 +12,7 @@ use toft::{
 };
 
 use crate::{
-    args::{Cli, GROUPS},
+    args::{Cli, EVERYDAY, TOPICS},
     codes::{CODES, STATUSES},
 };
 
@@ -101,7 +101,7 @@ fn cell(text: &str) -> String {
 fn calls() -> String {
     let mut text = page(
         "Calls",
-        "What the library and its surfaces ask of a store: one call is one transaction. `toft schema CALL` prints the JSON schema of \
+        "What the library and its surfaces ask of a store: one call is one transaction. `toft export schema CALL` prints the JSON schema of \
          its request and outcome. Durations are in milliseconds, times in RFC 3339. A field with `?` may be left out.",
     );
     let schema = calls::schema(None);
@@ -140,7 +140,7 @@ fn commands() -> String {
         "Commands",
         "Every command takes the [global options](#global-options). `toft COMMAND --help` prints the same text in a terminal.",
     );
-    for (heading, names) in GROUPS {
+    for (heading, names) in EVERYDAY.into_iter().chain(TOPICS) {
         let _ = write!(text, "\n## {heading}\n");
         for name in names.iter().filter(|name| **name != "help") {
             if let Some(found) = cli.find_subcommand(name) {
@@ -210,7 +210,7 @@ fn configuration() -> String {
          | `~/.config/toft/config.toml` | yours |\n\
          | `.toft/config.toml` in the working tree | the project's: it is committed, so it may not set the keys marked *clone* or *user* |\n\
          | `.git/toft/config.toml`, beside the store | this clone's |\n\n\
-         `toft where` shows which files were read. An unknown key is an error. A duration is a number with a unit: `30s`, `10m`, `4h`, `7d`. A size is \
+         `toft doctor` shows which files were read. An unknown key is an error. A duration is a number with a unit: `30s`, `10m`, `4h`, `7d`. A size is \
          written as `500M` or `20G`.",
     );
     let mut section = None;
@@ -286,7 +286,7 @@ fn tokens() -> String {
 fn events() -> String {
     let mut text = page(
         "Events",
-        "`toft log` prints the log of a store; `toft log --json` prints each event with its details. Events are numbered without gaps, in the order in \
+        "`toft history` prints the log of a store; `toft history --json` prints each event with its details. Events are numbered without gaps, in the order in \
          which they were committed. The actor is the agent that caused the event, or `toft` if a rule did.\n\n\
          | event | meaning |\n| --- | --- |",
     );

@@ -86,7 +86,7 @@ fn an_agent_in_a_sandbox_has_the_rights_of_its_one_task() {
             cd /; toft -C / show > /dev/null && echo shown; cd "$OLDPWD"
             toft add "Found more" && toft save -m half && toft list -q > /dev/null && toft ready > /dev/null && toft prime > /dev/null
             echo "- from stdin" | toft add - > /dev/null; toft show {other} > /dev/null && toft edit "$TOFT_ISSUE" -m "a comment" > /dev/null
-            toft agent send "$TOFT_AGENT" "hello" > /dev/null; toft status > /dev/null && toft log > /dev/null && echo all allowed
+            toft agent send "$TOFT_AGENT" "hello" > /dev/null; toft status > /dev/null && toft history > /dev/null && echo all allowed
             {{ printf '%s\n' '{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-06-18","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}' \
                 '{{"jsonrpc":"2.0","method":"notifications/initialized"}}' \
                 '{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"claim","arguments":{{"id":"{other}"}}}}}}' \
@@ -148,7 +148,7 @@ for path in ["{outside}"] + glob.glob("/tmp/toft-*/socket") + glob.glob("/run/**
     except OSError:
         print("kept out of", path)
 X
-        (toft log --follow > /dev/null &); setsid sleep 600 & echo ready > ready; sleep 600"##,
+        (toft history --follow > /dev/null &); setsid sleep 600 & echo ready > ready; sleep 600"##,
         outside = outside.display()
     );
     let args = ["run", "--once", "--sandbox", "--", "bash", "-c", &script];

@@ -184,7 +184,7 @@ fn private_plans_are_readable_by_their_owner_only() {
         home.toft(&project, args).ok();
         let id = add(&home, &project, &["A private plan"]);
         home.toft(&project, &["edit", &id, "--close", "done"]).ok();
-        home.toft(&project, &["compact", "--archive-after", "0s"]).ok();
+        home.toft(&project, &["gc", "--ledgers", "--archive-after", "0s"]).ok();
         home.toft(&project, &["sync"]).ok();
         add(&home, &project, &["Another"]);
         let dir = planning(&home, &project);

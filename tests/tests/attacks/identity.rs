@@ -86,14 +86,14 @@ fn a_hook_writes_only_under_its_own_sessions_fence() {
     for _ in 0..2 {
         claimed(&home, &repo, "s", &["--as", "ana-1"]);
     }
-    let before = home.toft(&repo, &["log", "--json", "--limit", "100"]).data();
+    let before = home.toft(&repo, &["history", "--json", "--limit", "100"]).data();
     let stale = [("TOFT_AGENT", "ana-1"), ("TOFT_TASK", task.as_str()), ("TOFT_FENCE", &fence), ("TOFT_SESSION", "s")];
     home.toft_with(&repo, &stale, &["save", "-m", "stale"]).fails(5);
     home.toft_with(&repo, &stale, &["finish", &task["tk_".len()..], "--no-change", "x"]).fails(5);
     home.toft_with(&repo, &stale, &["hook", "PreCompact"]).ok();
     home.toft_with(&repo, &stale, &["hook", "Stop"]).ok();
-    assert_eq!(home.toft(&repo, &["log", "--json", "--limit", "100"]).data(), before, "nothing was written");
-    let shown = home.toft(&repo, &["log", "--json", "--limit", "100"]).ok();
+    assert_eq!(home.toft(&repo, &["history", "--json", "--limit", "100"]).data(), before, "nothing was written");
+    let shown = home.toft(&repo, &["history", "--json", "--limit", "100"]).ok();
     let token = fence.split('.').nth(1).unwrap();
     let task = home.toft(&repo, &["show", &task, "--json"]).ok();
     assert!(!shown.contains(token) && !task.contains(token), "fences are their holder's alone");
@@ -317,7 +317,7 @@ fn no_step_of_a_servers_clock_frees_a_living_lease() {
         home.toft_with(&repo, &hb, &["claim", "--as", "thief"]).fails(6);
         home.toft_with(&repo, &ha, &["save", "-m", "still at it", "--as", "one"]).ok();
     }
-    let log = home.toft(&repo, &["log", "--limit", "100"]).ok();
+    let log = home.toft(&repo, &["history", "--limit", "100"]).ok();
     assert!(!log.contains("lease.lost") && log.contains("clock.stepped_back"), "{log}");
     living.kill().unwrap();
     living.wait().unwrap();

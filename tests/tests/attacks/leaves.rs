@@ -216,7 +216,7 @@ fn the_guard_finds_a_secret_that_a_later_commit_takes_away() {
     home.toft(a, &["doctor", "--outgoing", "--allow", &finding]).ok();
 }
 
-/// `toft purge` takes a text out of every place that is toft's, and says where else it is.
+/// `toft delete --purge` takes a text out of every place that is toft's, and says where else it is.
 #[test]
 fn a_purged_issue_is_gone_from_the_remote_and_comes_back_from_nowhere() {
     let home = Home::new();
@@ -235,11 +235,11 @@ fn a_purged_issue_is_gone_from_the_remote_and_comes_back_from_nowhere() {
     assert!(published(&home, &remote).contains("PURGEBODY"));
     // It asks, and a look changes nothing.
     let tip = home.run(&remote, "git", &["rev-parse", "toft"]);
-    home.toft(a, &["purge", &id]).fails(4);
-    let said = home.toft(a, &["purge", &id, "-n", "--json"]).data();
+    home.toft(a, &["delete", "--purge", &id]).fails(4);
+    let said = home.toft(a, &["delete", "--purge", &id, "-n", "--json"]).data();
     assert_eq!((&said["remote"], said["clones"].as_array().unwrap().len()), (&"origin".into(), 1), "{said}");
     assert_eq!(home.run(&remote, "git", &["rev-parse", "toft"]), tip);
-    let said = home.toft(a, &["purge", &id, "--yes"]).ok();
+    let said = home.toft(a, &["delete", "--purge", &id, "--yes"]).ok();
     assert!(said.contains("origin") && said.contains("clone "), "{said}");
     let clean = |what: &str| {
         let all = published(&home, &remote);
@@ -250,7 +250,7 @@ fn a_purged_issue_is_gone_from_the_remote_and_comes_back_from_nowhere() {
     };
     clean("after the purge");
     assert_eq!(branches(&home, &remote), ["main", "toft"]);
-    assert!(home.toft(a, &["log", &before]).ok().contains("commit "), "the rest of history is there");
+    assert!(home.toft(a, &["history", &before]).ok().contains("commit "), "the rest of history is there");
     // The other clone has edits that nobody saw; none of it comes back.
     home.toft(b, &["edit", &id, "-d", "PURGEBODY again"]).ok();
     let row = branch(&home, b);
@@ -283,7 +283,7 @@ fn a_purge_works_in_every_repository_of_toft_and_says_what_it_cannot_do() {
     assert_eq!(sync(&clones[0])["how"], "synced");
     home.toft(&clones[0], &["edit", &id, "-d", "else"]).ok();
     assert_eq!(sync(&clones[0])["how"], "synced");
-    home.toft(&clones[0], &["purge", &id, "-y"]).ok();
+    home.toft(&clones[0], &["delete", "--purge", &id, "-y"]).ok();
     let all = published(&home, &plans);
     assert!(!all.contains("PURGE") && all.contains(&kept), "{all}");
     assert_eq!(home.run(&dir, "git", &["status", "--porcelain"]), "");
@@ -293,7 +293,7 @@ fn a_purge_works_in_every_repository_of_toft_and_says_what_it_cannot_do() {
     let alone = home.repo("alone");
     let id = add(&home, &alone, &["PURGETITLE"]);
     branch(&home, &alone);
-    home.toft(&alone, &["purge", &id]).ok();
+    home.toft(&alone, &["delete", "--purge", &id]).ok();
     assert!(!home.run(&alone, "git", &["log", "-p", "refs/toft/ledger"]).contains("PURGE"));
     // In the tree: the file is toft's to write, the commits are not.
     let tree = home.repo("tree");
@@ -301,7 +301,7 @@ fn a_purge_works_in_every_repository_of_toft_and_says_what_it_cannot_do() {
     let id = add(&home, &tree, &["PURGETITLE"]);
     home.toft(&tree, &["sync", "--commit"]).ok();
     let head = home.run(&tree, "git", &["rev-parse", "HEAD"]);
-    let said = home.toft(&tree, &["purge", &id]).ok();
+    let said = home.toft(&tree, &["delete", "--purge", &id]).ok();
     assert!(said.contains("1 commits"), "{said}");
     assert_eq!(home.run(&tree, "git", &["rev-parse", "HEAD"]), head);
     assert!(!fs::read_to_string(tree.join(".toft/issues.jsonl")).unwrap().contains("PURGE"));
@@ -310,7 +310,7 @@ fn a_purge_works_in_every_repository_of_toft_and_says_what_it_cannot_do() {
     let theirs = add(&home, &keeper, &["Theirs"]);
     branch(&home, &keeper);
     branch(&home, &clones[0]);
-    home.toft(&clones[0], &["purge", &theirs, "-y"]).fails(5);
+    home.toft(&clones[0], &["delete", "--purge", &theirs, "-y"]).fails(5);
 }
 
 /// Ledgers say git's author; which agent wrote is told only if the configuration says so, and `ledger show` says so.

@@ -244,7 +244,7 @@ fn hostile_repositories_get_nothing_executed_connected_or_written_outside() {
             toft(&["ws", "rm", "apart", "--rescue"]).ok();
             toft(&["ws", "restore", "apart"]).ok();
         }
-        for args in [&["doctor"][..], &["status"], &["ready"], &["where"], &["list"], &["log"]] {
+        for args in [&["doctor"][..], &["status"], &["ready"], &["where"], &["list"], &["history"]] {
             toft(args);
         }
         let found: Vec<_> = fs::read_dir(home.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();

@@ -65,7 +65,7 @@ fn a_worker_does_its_own_work_and_ends_nothing_else() {
     refused(&["stop", &tasks[0]], "stop another agent");
     refused(&["agent", "pause", "kim"], "pause or resume another agent");
     refused(&["agent", "remove", "kim"], "unregister another agent");
-    refused(&["assign", &tasks[2], "kim"], "assign work");
+    refused(&["edit", &tasks[2], "--assignee", "kim"], "assign work");
     let said = home.toft(&repo, &["agent", "register", "lee", "--role", "coordinator", "--as", "lee"]).fails(4);
     assert!(said.contains("only a human may"), "{said}");
     // An agent is known by its shell, too.
@@ -126,7 +126,7 @@ fn work_is_assigned_to_one_agent() {
             home.toft(&repo, &["agent", "register", name]).ok();
         }
         let (_, tasks) = flow(home, &repo, &["a", "b", "c"]);
-        home.toft(&repo, &["assign", &tasks[2], "bob"]).ok();
+        home.toft(&repo, &["edit", &tasks[2], "--assignee", "bob"]).ok();
         let shown = data(home, &repo, &["show", &tasks[2]]);
         assert_eq!(shown["task"]["assigned_to"], "bob");
         assert!(home.toft(&repo, &["agent", "inbox", "--as", "bob"]).ok().contains(&tasks[2]));
@@ -145,11 +145,11 @@ fn work_is_assigned_to_one_agent() {
         home.toft(&repo, &["finish", &tasks[2], "release", "--as", "bob"]).ok();
         assert_eq!(names(&data(home, &repo, &["ready", "--as", "amy"])), ["c", "u"]);
         // An agent that was removed keeps nothing.
-        home.toft(&repo, &["assign", &tasks[2], "bob"]).ok();
+        home.toft(&repo, &["edit", &tasks[2], "--assignee", "bob"]).ok();
         home.toft(&repo, &["agent", "remove", "bob"]).ok();
         assert_eq!(names(&data(home, &repo, &["ready", "--as", "amy"])), ["c", "u"]);
-        home.toft(&repo, &["assign", &tasks[2], "bob"]).fails(5);
-        home.toft(&repo, &["assign", &tasks[2], "nobody"]).fails(3);
+        home.toft(&repo, &["edit", &tasks[2], "--assignee", "bob"]).fails(5);
+        home.toft(&repo, &["edit", &tasks[2], "--assignee", "nobody"]).fails(3);
         data(home, &repo, &["doctor"]);
     });
 }
@@ -163,16 +163,16 @@ fn an_issue_is_assigned_before_anybody_starts_it() {
         }
         let first = add(home, &repo, &["First", "-p", "0"]);
         let second = add(home, &repo, &["Second", "-p", "3"]);
-        home.toft(&repo, &["assign", &first, "bob", "--as", "amy"]).fails(4);
-        home.toft(&repo, &["assign", &first, "bob"]).ok();
+        home.toft(&repo, &["edit", &first, "--assignee", "bob", "--as", "amy"]).fails(4);
+        home.toft(&repo, &["edit", &first, "--assignee", "bob"]).ok();
         assert_eq!(data(home, &repo, &["show", &first])["assignee"], "bob");
         assert_eq!(data(home, &repo, &["claim", "--as", "amy"])["issue"]["id"], second.as_str());
         home.toft(&repo, &["claim", "--as", "amy"]).fails(6);
         let said = home.toft(&repo, &["claim", &first, "--as", "amy"]).fails(5);
         assert!(said.contains("assigned to bob"), "{said}");
-        home.toft(&repo, &["assign", &first, "--none"]).ok();
+        home.toft(&repo, &["edit", &first, "--assignee", ""]).ok();
         let third = add(home, &repo, &["Third", "-p", "4"]);
-        home.toft(&repo, &["assign", &third, "bob"]).ok();
+        home.toft(&repo, &["edit", &third, "--assignee", "bob"]).ok();
         assert_eq!(data(home, &repo, &["claim", "--as", "bob"])["issue"]["id"], third.as_str(), "its own goes first");
         // A name that no agent here has keeps nobody from it.
         home.toft(&repo, &["claim", "--as", "amy"]).ok();
@@ -287,7 +287,7 @@ fn two_clones_that_claimed_the_same_issue_are_both_told() {
             assert!(status.contains("claimed twice"), "{status}");
             let agent = if repo == &a { names[0] } else { names[1] };
             assert!(home.toft(repo, &["agent", "inbox", "--as", agent]).ok().contains("claimed twice"));
-            assert!(home.toft(repo, &["log", &id]).ok().contains("claimed_twice"));
+            assert!(home.toft(repo, &["history", &id]).ok().contains("claimed_twice"));
         }
         // Everybody is told once.
         for repo in [&b, &a, &b, &a] {

@@ -90,7 +90,7 @@ fn looks(name: &str) -> Vec<Vec<&str>> {
         &["ws", "list"],
         &["ws", "show", name],
         &["ws", "path", name],
-        &["diff", name],
+        &["show", "--diff", name],
         &["status"],
         &["ws", "gc", "-n"],
         &["ws", "gc", "--older-than", "0s", "-n"],

@@ -92,9 +92,15 @@ fn links_pipes_and_devices_in_a_tree_are_refused_and_never_written_through() {
             fs::create_dir(repo.join(".toft/archive")).unwrap();
             fs::write(repo.join(".toft/archive/2026.jsonl"), evil).unwrap();
         }
-        for args in
-            [&["init"][..], &["list"], &["add", "x"], &["claim", "--as", "me"], &["compact"], &["doctor"], &["sync"]]
-        {
+        for args in [
+            &["init"][..],
+            &["list"],
+            &["add", "x"],
+            &["claim", "--as", "me"],
+            &["gc", "--ledgers"],
+            &["doctor"],
+            &["sync"],
+        ] {
             let begun = Instant::now();
             let mut child = home
                 .command(&repo, toft_stories::toft_bin(), args)
@@ -131,7 +137,7 @@ fn an_id_is_of_a_closed_alphabet_and_others_are_broken() {
     assert_eq!(listed.as_array().or_else(|| listed["issues"].as_array()).unwrap().len(), 1, "{listed}");
     let doctor = home.toft(&repo, &["doctor"]);
     assert!(doctor.out.contains("issues.jsonl:2: `id` has other characters"), "{doctor:?}");
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     let after = fs::read_to_string(ledger(&repo)).unwrap();
     for line in text.lines().skip(1) {
         assert!(after.lines().any(|kept| kept == line), "{line} is gone");
@@ -186,7 +192,7 @@ fn one_wrong_field_costs_that_field_and_no_clone_removes_it() {
             let doctor = home.toft(&ben, &["doctor"]).out;
             let name = field.split('"').nth(1).unwrap();
             assert!(doctor.contains(&format!("`{name}` of tf-x")), "{field}: {doctor}");
-            home.toft(&ben, &["compact"]).ok();
+            home.toft(&ben, &["gc", "--ledgers"]).ok();
             let text = fs::read_to_string(tree(&ben)).unwrap();
             assert!(text.contains(field), "{field}: {text}");
         }
@@ -247,14 +253,14 @@ open(path, 'wb').write(data)
         let first = add(&home, &repo, &["Élan one", "-d", "body\none", "-l", "x"]);
         let second = add(&home, &repo, &["Two", "--needs", &first]);
         home.toft(&repo, &["edit", &second, "-m", "a comment with é"]).ok();
-        home.toft(&repo, &["compact"]).ok();
+        home.toft(&repo, &["gc", "--ledgers"]).ok();
         let before = fs::read_to_string(tree(&repo)).unwrap();
         home.run(&repo, "python3", &["-c", script, how, tree(&repo).to_str().unwrap()]);
         let issue = home.toft(&repo, &["show", &first, "--json"]).data();
         assert_eq!((&issue["title"], &issue["body"]), (&"Élan one".into(), &"body\none".into()), "{how}: {issue}");
         let doctor = home.toft(&repo, &["doctor"]).out;
         assert!(doctor.contains("no unreadable lines"), "{how}: {doctor}");
-        home.toft(&repo, &["compact"]).ok();
+        home.toft(&repo, &["gc", "--ledgers"]).ok();
         let after = fs::read_to_string(tree(&repo)).unwrap();
         let plain =
             |text: &str| text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>();
@@ -272,7 +278,7 @@ open(path, 'wb').write(data)
     let spread = "{\n  \"id\": \"tf-1\",\n  \"title\": \"x\"\n}\n{\n  \"note\": \"no issue\"\n}\n";
     fs::write(tree(&repo), spread).unwrap();
     for _ in 0..2 {
-        home.toft(&repo, &["compact"]).ok();
+        home.toft(&repo, &["gc", "--ledgers"]).ok();
         let lines = fs::read_to_string(tree(&repo)).unwrap();
         assert_eq!(lines.lines().count(), 2, "{lines}");
         assert_eq!(lines.lines().nth(1), Some("{\"note\":\"no issue\"}"));
@@ -283,7 +289,7 @@ open(path, 'wb').write(data)
     let broken = "[\n{\"id\":\"tf-1\",\"title\":\"x\"},\n{\"id\":\n";
     fs::write(tree(&repo), broken).unwrap();
     assert!(home.toft(&repo, &["list"]).ok().contains("nothing was changed"));
-    home.toft(&repo, &["compact"]);
+    home.toft(&repo, &["gc", "--ledgers"]);
     home.toft(&repo, &["doctor"]).fails(8);
     assert_ne!(home.toft(&repo, &["add", "Another"]).code, 0);
     assert_eq!(fs::read_to_string(tree(&repo)).unwrap(), broken);
@@ -337,7 +343,7 @@ fn a_hot_issue_grows_its_file_by_what_is_said() {
         before = size();
     }
     assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["comments"].as_array().unwrap().len(), comments);
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     assert!(size() < before);
 }
 
@@ -391,7 +397,7 @@ fn what_is_archived_in_one_clone_is_archived_in_every_other_and_stays() {
         home.toft(&clones[0], &["edit", &id, "--close", "ok"]).ok();
     }
     home.toft(&clones[0], &["sync"]).ok();
-    home.toft(&clones[0], &["compact", "--archive-after", "0s"]).ok();
+    home.toft(&clones[0], &["gc", "--ledgers", "--archive-after", "0s"]).ok();
     home.toft(&clones[0], &["sync"]).ok();
     let hot = |repo: &Path| fs::read_to_string(ledger(repo)).unwrap().lines().count();
     assert_eq!(hot(&clones[0]), 0, "a sync does not bring them back");
@@ -433,8 +439,8 @@ fn no_command_shows_what_a_terminal_would_obey() {
         &["doctor"],
         &["prime"],
         &["graph"],
-        &["log", "tf-h"],
-        &["log", "--json"],
+        &["history", "tf-h"],
+        &["history", "--json"],
         &["export", "csv"],
     ];
     for command in commands {

@@ -120,9 +120,9 @@ fn step_values_make_any_workflow_resumable() {
     home.toft(&repo, &["claim"]).ok();
     let put = ["save", "--key", "step-1", "--value", r#"{"rows":12}"#, "--json"];
     assert_eq!(home.toft(&repo, &put).data()["changed"], true);
-    let before = home.toft(&repo, &["log", "--json"]).data();
+    let before = home.toft(&repo, &["history", "--json"]).data();
     assert_eq!(home.toft(&repo, &put).data()["changed"], false);
-    assert_eq!(home.toft(&repo, &["log", "--json"]).data(), before);
+    assert_eq!(home.toft(&repo, &["history", "--json"]).data(), before);
     assert_eq!(home.toft(&repo, &["show", "--state", "step-1"]).ok(), "{\"rows\":12}\n");
     home.toft(&repo, &["show", "--state", "step-2"]).fails(3);
     let large = format!("[{}]", vec!["\"some words to fill the row\""; 2_000].join(","));
@@ -209,7 +209,7 @@ fn issues_are_changed_closed_and_found_as_people_type_it() {
     let drawn = home.toft(&repo, &["graph", &slow, "--limit", "3", "--dot"]).ok();
     assert!([&slow, &part, &guide].iter().all(|id| drawn.contains(id.as_str())), "{drawn}");
     assert!(home.toft(&repo, &["show", &guide]).ok().contains("due 2030"));
-    assert!(home.toft(&repo, &["log", &part]).ok().lines().any(|line| line.contains("issue.added")));
+    assert!(home.toft(&repo, &["history", &part]).ok().lines().any(|line| line.contains("issue.added")));
     assert!(home.toft(&repo, &["list", "-p", "P9"]).fails(2).contains("toft list --help"));
     for (typo, meant) in [("stauts", "status"), ("redy", "ready"), ("merge", "toft land"), ("stats", "toft status")] {
         let said = home.toft(&repo, &[typo]).fails(2);
@@ -244,7 +244,12 @@ fn what_agents_guess_works_and_mistakes_are_one_line_with_the_remedy() {
     assert_eq!(error["error"]["code"], "nothing_ready");
     assert_eq!(error["error"]["retryable"], false);
     let help = home.toft(&repo, &["--help"]).ok();
-    assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
+    assert!(help.contains("toft try") && help.contains("toft help issues|"), "{help}");
+    for (topic, command) in [("issues", "ready"), ("agents", "answer"), ("admin", "doctor")] {
+        let said = home.toft(&repo, &["help", topic]).ok();
+        assert!(said.contains(&format!("\n  {command} ")), "{said}");
+    }
+    assert!(home.toft(&repo, &["help", "claim"]).ok().contains("Examples:"));
 }
 
 #[test]
@@ -252,7 +257,7 @@ fn a_log_can_be_followed_and_read_from_a_cursor() {
     let home = Home::new();
     let repo = home.repo("api");
     home.toft(&repo, &["flow", "new", "one"]).ok();
-    let mut follower = home.command(&repo, toft_stories::toft_bin(), &["log", "--follow", "--timeout", "2s", "-q"]);
+    let mut follower = home.command(&repo, toft_stories::toft_bin(), &["history", "--follow", "--timeout", "2s", "-q"]);
     let follower = follower.stdout(std::process::Stdio::piped()).spawn().unwrap();
     home.toft(&repo, &["claim"]).ok();
     let output = follower.wait_with_output().unwrap();
@@ -260,7 +265,7 @@ fn a_log_can_be_followed_and_read_from_a_cursor() {
     let first = 1 + u64::from(home.asks_a_server());
     let numbers: Vec<String> = (first..first + 4).map(|number| number.to_string()).collect();
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().collect::<Vec<_>>(), numbers);
-    let rest = home.toft(&repo, &["log", "--after", &numbers[2], "--json"]).data();
+    let rest = home.toft(&repo, &["history", "--after", &numbers[2], "--json"]).data();
     assert_eq!(rest[0]["verb"], "claim");
 }
 
@@ -310,9 +315,15 @@ fn hostile_text_never_reaches_a_terminal_raw() {
     home.toft(&repo, &["claim"]).ok();
     home.toft(&repo, &["save", "-m", evil]).ok();
     home.toft(&repo, &["agent", "send", "human", evil]).ok();
-    for args in
-        [&["ready"][..], &["status"], &["show"], &["list"], &["log"], &["flow", "list"], &["agent", "inbox", "--human"]]
-    {
+    for args in [
+        &["ready"][..],
+        &["status"],
+        &["show"],
+        &["list"],
+        &["history"],
+        &["flow", "list"],
+        &["agent", "inbox", "--human"],
+    ] {
         let said = home.toft(&repo, args).ok();
         assert!(
             !said.contains('\u{1b}') && !said.contains('\u{7}') && !said.contains('\u{202e}'),
@@ -365,12 +376,12 @@ fn old_history_is_forgotten_when_asked_and_numbers_go_on() {
     }
     assert!(home.toft(&repo, &["gc"]).ok().contains("Nothing is old enough"));
     assert!(home.toft(&repo, &["gc", "--data"]).ok().contains("Nothing is old enough"));
-    let before = home.toft(&repo, &["log", "--json"]).data().as_array().unwrap().len();
+    let before = home.toft(&repo, &["history", "--json"]).data().as_array().unwrap().len();
     std::thread::sleep(std::time::Duration::from_millis(1_100));
     let gone = home.toft(&repo, &["gc", "--data", "--older-than", "1s", "--json"]).data();
     assert_eq!(gone["events"], before - 1);
     assert_eq!(gone["attempts"], 1);
-    let log = home.toft(&repo, &["log", "--json"]).data();
+    let log = home.toft(&repo, &["history", "--json"]).data();
     let seqs: Vec<_> = log.as_array().unwrap().iter().map(|event| event["seq"].as_u64().unwrap()).collect();
     assert_eq!(seqs, [before as u64, before as u64 + 1]);
     assert_eq!(log[1]["verb"], "data.forgotten");
@@ -398,7 +409,7 @@ fn text_shows_short_ids_that_every_command_takes() {
         (vec!["prime"], true),
         (vec!["finish", "failed", short, "-m", "no"], false),
         (vec!["flow", "show", short], false),
-        (vec!["log", short], false),
+        (vec!["history", short], false),
         (vec!["ws", "create", short], false),
         (vec!["edit", short, "-p", "P1"], false),
     ] {

@@ -36,7 +36,7 @@ fn an_edge_to_an_issue_that_is_not_here_is_kept_and_shown() {
     let line = "{\"id\":\"tf-1\",\"title\":\"waits\",\"deps\":[{\"on\":\"tf-elsewhere\",\"kind\":\"blocks\"}]}\n";
     fs::write(ledger(&repo), line).unwrap();
     home.toft(&repo, &["edit", "tf-1", "-p", "0"]).ok();
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     assert!(
         home.toft(&repo, &["show", "tf-1", "--why"]).ok().contains("needs tf-elsewhere, which is in no ledger here")
     );
@@ -165,7 +165,7 @@ fn history_of_an_issue_says_what_was_written() {
     let repo = home.repo("api");
     let id = add(&home, &repo, &["one"]);
     home.toft(&repo, &["edit", &id, "--title", "two", "-l", "ui", "--as", "bob"]).ok();
-    for args in [["log", &id], ["show", &id]] {
+    for args in [["history", &id], ["show", &id]] {
         let told = home.toft(&repo, &args).ok();
         assert!(told.contains("bob") && told.contains("title=two +ui"), "{told}");
     }
@@ -271,7 +271,7 @@ fn a_contributor_plans_in_private_and_every_command_finds_the_same_issue() {
     assert_eq!(listed(&home, &repo)["tf-team"]["ledger"], "team");
     let before = fs::read(team.join("issues.jsonl")).unwrap();
     home.toft(&repo, &["edit", "tf-team", "-p", "0"]).fails(2);
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     assert_eq!(fs::read(team.join("issues.jsonl")).unwrap(), before, "a read-only ledger never changes");
     home.toft(&repo, &["ledger", "remove", "team"]).ok();
     assert!(!listed(&home, &repo).contains_key("tf-team"));
@@ -326,7 +326,7 @@ fn a_beads_ledger_comes_in_whole_and_goes_out_as_it_was() {
     let bytes = fs::read(ledger(&repo)).unwrap();
     assert_eq!(import()["changed"], 0, "a second time changes nothing");
     assert_eq!(fs::read(ledger(&repo)).unwrap(), bytes);
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     let row = |line: &str| -> (String, Value) {
         let mut row: Value = serde_json::from_str(line).unwrap();
         for list in ["dependencies", "labels", "comments"] {
@@ -401,7 +401,7 @@ fn hostile_text_is_shown_and_never_sent() {
     for _ in 0..2 {
         let doctor = home.toft(&repo, &["doctor"]).ok();
         assert!(doctor.contains("longer than 16 MiB"), "{doctor}");
-        home.toft(&repo, &["compact"]).ok();
+        home.toft(&repo, &["gc", "--ledgers"]).ok();
         assert!(listed(&home, &repo).contains_key(&id));
     }
 }

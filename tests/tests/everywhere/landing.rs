@@ -455,7 +455,7 @@ fn a_run_of_one_task_lands_it() {
     let agent = yard.agent();
     yard.home.toft(&yard.repo, &["run", "--once", "--land", "--", "sh", &agent]).ok();
     assert_eq!(yard.status(&id), "closed");
-    let log = yard.home.toft(&yard.repo, &["log", &id]).ok();
+    let log = yard.home.toft(&yard.repo, &["history", &id]).ok();
     assert!(log.contains("land.queued") && log.contains("land.landed"), "{log}");
 }
 

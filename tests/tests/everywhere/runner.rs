@@ -99,7 +99,7 @@ fn whatever_agents_do_and_runners_suffer_every_task_ends_once_and_nothing_is_lef
     let listed = data(&home, &repo, &["list", "tasks", "--all", "--limit", "1000"]);
     let listed = listed.as_array().unwrap();
     assert_eq!(listed.len(), tasks);
-    let events = data(&home, &repo, &["log", "--limit", "1000000"]);
+    let events = data(&home, &repo, &["history", "--limit", "1000000"]);
     let mut done: BTreeMap<&str, usize> = BTreeMap::new();
     for event in events.as_array().unwrap().iter().filter(|event| event["verb"] == "task.done") {
         *done.entry(event["entity"].as_str().unwrap()).or_default() += 1;

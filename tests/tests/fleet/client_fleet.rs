@@ -135,7 +135,7 @@ fn every_issue_is_done_once_by_three_clients_that_are_killed_and_started_again()
     let mut by: BTreeMap<String, usize> = BTreeMap::new();
     let mut done: BTreeMap<String, usize> = BTreeMap::new();
     for repo in &repos {
-        let events = home.toft(repo, &["log", "--json", "--limit", "100000"]).data();
+        let events = home.toft(repo, &["history", "--json", "--limit", "100000"]).data();
         for event in events.as_array().unwrap().iter().filter(|event| event["verb"] == "task.done") {
             *done.entry(event["entity"].as_str().unwrap().to_owned()).or_default() += 1;
             let client = event["actor"].as_str().unwrap().trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');

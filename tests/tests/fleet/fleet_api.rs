@@ -170,10 +170,10 @@ fn a_code_makes_a_machine_a_worker_once() {
         home.toft_with(Path::new("/"), &[("TOFT_STORE", &store)], &["token", "create", "build", "--join", "-q"]).ok();
     let code = code.trim().to_owned();
     let machine = Home::new();
-    let said = machine.toft(machine.path(), &["join", &server.url, &code]).ok();
+    let said = machine.toft(machine.path(), &["login", &server.url, "--code", &code]).ok();
     assert!(said.contains("build (worker)"), "{said}");
     let again = Home::new();
-    again.toft(again.path(), &["join", &server.url, &code]).fails(4);
+    again.toft(again.path(), &["login", &server.url, "--code", &code]).fails(4);
     let status = machine.toft(machine.path(), &["status", "--store", &server.url]);
     assert_eq!(status.code, 0, "{status:?}");
     machine.toft(machine.path(), &["flow", "new", "x", "--store", &server.url]).fails(4);

@@ -152,7 +152,7 @@ fn tell() {
     bare.run(bare.path(), "git", &["config", "--global", "http.sslCAInfo", &ca]);
     let code = ana.toft(&here, &["token", "create", "build", "--join", "-q"]).ok().trim().to_owned();
     let on_bare = |args: &[&str]| there(&place, bare.command(bare.path(), toft_bin(), args));
-    let (joined, said) = on_bare(&["join", &server.url, &code]);
+    let (joined, said) = on_bare(&["login", &server.url, "--code", &code]);
     assert!(joined, "{said}");
     let agent = "cat > /dev/null; echo bonjour >> greeting; git add -A; git commit -q -m greet";
     let run = ["run", "--clone", "--until-idle", "--store", &server.url, "--", "sh", "-c", agent];

@@ -102,7 +102,7 @@ fn both_sides_of_an_issue_are_kept_and_remotes_still_work() {
     ana.home.toft(&here, &["sync"]).ok();
     assert!(titles(&far, &there).contains("Sell pears"));
     // A ledger that was put in order says the same.
-    ana.home.toft(&here, &["compact"]).ok();
+    ana.home.toft(&here, &["gc", "--ledgers"]).ok();
     far.home.toft(&there, &["edit", &id, "-p", "1"]).ok();
     assert!(ana.home.toft(&here, &["show", &id]).ok().contains("P1"));
 }
@@ -123,7 +123,7 @@ fn what_is_private_stays_here() {
     // What is purged is gone from the server, too.
     let bad = ana.home.toft(&here, &["add", "Name of a customer", "-q"]).ok().trim().to_owned();
     assert!(titles(&far, &there).contains("Name of a customer"));
-    ana.home.toft(&here, &["purge", &bad, "--yes"]).ok();
+    ana.home.toft(&here, &["delete", "--purge", &bad, "--yes"]).ok();
     assert!(!kept(&owner).contains("Name of a customer"));
     assert!(!titles(&far, &there).contains("Name of a customer"));
     far.home.toft(&there, &["add", "Sell plums"]).ok();
@@ -303,7 +303,7 @@ fn what_a_server_or_a_clone_has_lost_comes_back_from_the_other() {
     FleetMachine::configure(&here, "[sync]\nserver = false\n");
     for n in 0..3 {
         ana.home.toft(&here, &["add", &format!("late {n}")]).ok();
-        ana.home.toft(&here, &["compact"]).ok();
+        ana.home.toft(&here, &["gc", "--ledgers"]).ok();
     }
     FleetMachine::configure(&here, "");
     assert_eq!(titles(&ana, &here).len(), 6);
@@ -331,7 +331,7 @@ fn an_issue_arrives_whole_or_not_at_all() {
     FleetMachine::configure(&here, "");
     let bad = toft(&["add", "Name of a customer", "-q"]);
     // A purge sends no other issue.
-    toft(&["purge", &bad, "--yes"]);
+    toft(&["delete", "--purge", &bad, "--yes"]);
     assert!(!kept(&owner).contains("Second thought") && !kept(&owner).contains(&gone));
     toft(&["restore", &gone]);
     assert_eq!(title_of(&far, &there, &gone), "Second thought");
@@ -344,7 +344,7 @@ fn an_issue_arrives_whole_or_not_at_all() {
     assert!(title_of(&far, &there, &shared).contains("hunter22"));
     let bad = far.home.toft(&there, &["add", "Another name", "-q"]).ok().trim().to_owned();
     far.home.run(&there, "git", &["remote", "remove", "origin"]);
-    far.home.toft(&there, &["purge", &bad, "--yes"]).ok();
+    far.home.toft(&there, &["delete", "--purge", &bad, "--yes"]).ok();
     assert!(kept(&owner).contains("hunter22hunter"));
     // One that the server has is deleted there, too, though its last text was held back.
     let doomed = toft(&["add", "Doomed", "-q"]);
@@ -354,7 +354,7 @@ fn an_issue_arrives_whole_or_not_at_all() {
     assert!(!far.home.toft(&there, &["list", "--limit", "1000"]).ok().contains("Doomed"));
     // Nothing that looks like a secret is in the log, which everybody reads.
     toft(&["edit", &id, "--body", &secret]);
-    assert!(!far.home.toft(&there, &["log", "--json"]).out.contains(&secret));
+    assert!(!far.home.toft(&there, &["history", "--json"]).out.contains(&secret));
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn a_strangers_line_or_question_stops_nobody() {
     let odd = "{\"id\":\"next version: x\",\"v\":2}\n";
     assert_eq!(wire.send("PUT", &format!("/v1/ledgers/{repository}?at=0.{end}"), &far.secret, odd).0, 200);
     let bad = ana.home.toft(&here, &["add", "Name of a customer", "-q"]).ok().trim().to_owned();
-    let said = ana.home.toft(&here, &["purge", &bad, "--yes"]).ok();
+    let said = ana.home.toft(&here, &["delete", "--purge", &bad, "--yes"]).ok();
     assert!(!said.contains("still"), "{said}");
     assert!(kept(&owner).contains("next version: x") && !kept(&owner).contains("Name of a customer"));
     // Nobody replaces a ledger by less.

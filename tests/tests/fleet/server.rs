@@ -90,7 +90,8 @@ fn check(home: &Home, work: &Work) {
     let mut history: BTreeMap<(String, String, u64), usize> = BTreeMap::new();
     let mut after = 0;
     loop {
-        let page = home.toft(home.path(), &["log", "--after", &after.to_string(), "--limit", "5000", "--json"]).data();
+        let page =
+            home.toft(home.path(), &["history", "--after", &after.to_string(), "--limit", "5000", "--json"]).data();
         let page = page.as_array().unwrap().clone();
         for event in &page {
             let seq = event["seq"].as_u64().unwrap();
@@ -260,7 +261,8 @@ fn a_burst_of_commits_is_told_now_and_then() {
     let cluster = Cluster::start();
     let home = busy_home(&cluster.url(), 2_000);
     let repo = home.path().join("api");
-    let mut follower = home.command(&repo, toft_stories::toft_bin(), &["log", "--follow", "--limit=100000", "--json"]);
+    let mut follower =
+        home.command(&repo, toft_stories::toft_bin(), &["history", "--follow", "--limit=100000", "--json"]);
     let mut follower = follower.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let heard = Arc::new(AtomicUsize::new(0));
     let (lines, count) = (BufReader::new(follower.stdout.take().unwrap()).lines(), heard.clone());

@@ -45,7 +45,7 @@ fn one_task(home: &Home) -> std::path::PathBuf {
 
 /// Every verb a holder has, tried under an old fence; each must be refused with 5 and change nothing.
 fn refuses_every_verb(home: &Home, repo: &Path, task: &str, fence: &str) {
-    let before = home.toft(repo, &["log", "--json", "--limit", "1000"]).data();
+    let before = home.toft(repo, &["history", "--json", "--limit", "1000"]).data();
     let env = [("TOFT_TASK", task), ("TOFT_FENCE", fence), ("TOFT_AGENT", "old")];
     for args in [
         &["save", task, "-m", "late"][..],
@@ -60,7 +60,7 @@ fn refuses_every_verb(home: &Home, repo: &Path, task: &str, fence: &str) {
     ] {
         assert!(home.toft_with(repo, &env, args).fails(5).contains("fence"), "{args:?}");
     }
-    assert_eq!(home.toft(repo, &["log", "--json", "--limit", "1000"]).data(), before);
+    assert_eq!(home.toft(repo, &["history", "--json", "--limit", "1000"]).data(), before);
 }
 
 fn fence_of(claim: &serde_json::Value) -> (String, String) {

@@ -139,7 +139,7 @@ fn check<'a>(home: &Home, repo: &std::path::Path, ops: impl Iterator<Item = &'a 
     let mut history: BTreeMap<(String, String), u64> = BTreeMap::new();
     let mut after = 0u64;
     loop {
-        let page = home.toft(repo, &["log", "--after", &after.to_string(), "--limit", "5000", "--json"]).data();
+        let page = home.toft(repo, &["history", "--after", &after.to_string(), "--limit", "5000", "--json"]).data();
         let page = page.as_array().unwrap().clone();
         for event in &page {
             let seq = event["seq"].as_u64().unwrap();

@@ -52,7 +52,7 @@ fn an_evening_is_played_in_the_browser_alone() {
     page.enter("by weight, it's fair");
     page.press("Enter");
     page.until("Nothing needs you.");
-    let log = home.toft(repo, &["log"]).ok();
+    let log = home.toft(repo, &["history"]).ok();
     assert!(log.contains("by weight, it's fair") && log.contains("-by piece"), "{log}");
 
     // Finished work is looked at, and goes back with a comment on a line.

@@ -92,7 +92,7 @@ fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
     page.click_in("#ask", "button", "by the piece");
     page.until("Nothing needs you.");
     page.said();
-    let log = home.toft(repo, &["log", "--json"]).ok();
+    let log = home.toft(repo, &["history", "--json"]).ok();
     assert!(log.contains("by the piece") && log.contains("\"actor\":\"ana\""), "{log}");
     // Finished work goes back, comes again, and is approved; it lands where there are files.
     finish(home, repo, &id, "apples.txt", "per: weight\n");

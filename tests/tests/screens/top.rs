@@ -38,7 +38,7 @@ fn an_evening_is_played_by_keys_alone() {
     top.until("toft answer");
     top.press(&["Enter"]);
     top.until("Nothing needs you.");
-    let log = home.toft(repo, &["log"]).ok();
+    let log = home.toft(repo, &["history"]).ok();
     assert!(log.contains("by weight, it's fair"), "{log}");
 
     // Finished work is looked at, and goes back with a comment on a line.
@@ -264,7 +264,7 @@ fn every_repository_is_seen_and_commands_run_where_they_belong() {
     top.enter("-x with a broom");
     top.press(&["Enter"]);
     top.until("1 needs you");
-    let log = home.toft(&yard, &["log"]).ok();
+    let log = home.toft(&yard, &["history"]).ok();
     assert!(log.contains("-x with a broom"), "{log}");
 }
 

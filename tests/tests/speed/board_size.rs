@@ -101,7 +101,7 @@ fn a_large_night_is_seen_quickly_and_for_hours() {
     // The first agent is on the screen.
     let message = night.change(count * night.at_work.len());
     page.until(&message);
-    let log: Value = night.home.toft(&night.repo, &["log", "--limit", "1", "--json"]).data();
+    let log: Value = night.home.toft(&night.repo, &["history", "--limit", "1", "--json"]).data();
     println!("the last event: {}", log[0]["seq"]);
     for (name, url) in screens(&origin) {
         let took = first_rows(&mut page, &url);

@@ -71,12 +71,12 @@ fn every_answer_in_json_has_the_fields_it_had() {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     asked.ask(&["init"]);
     asked.ask(&["where"]);
-    asked.ask(&["migrate"]);
+    asked.ask(&["doctor", "--upgrade"]);
     let first = text(&asked.ask(&["add", "Pin the orders schema", "-d", "All of it", "-l", "db", "-p", "1"])["id"]);
     let second = text(&asked.ask(&["add", "Write the importer", "--needs", &first, "--due", "2030-01-01"])["id"]);
     asked.ask(&["agent", "register", "bea", "--can", "db"]);
     asked.ask(&["edit", &second, "--comment", "later", "--assignee", "bea"]);
-    asked.ask(&["assign", &second, "--none"]);
+    asked.ask(&["edit", &second, "--assignee", ""]);
     asked.ask(&["list"]);
     asked.ask(&["graph"]);
     asked.ask(&["show", &second]);
@@ -110,7 +110,7 @@ fn every_answer_in_json_has_the_fields_it_had() {
     asked.ask(&["redo"]);
     asked.ask(&["delete", &second]);
     asked.ask(&["restore", &second]);
-    asked.ask(&["log"]);
+    asked.ask(&["history"]);
     let flow = text(&asked.ask(&["flow", "new", "Release", "--task", "build", "--task", "ship"])["workflow"]["id"]);
     asked.ask(&["list", "tasks"]);
     asked.ask(&["flow", "list"]);
@@ -124,14 +124,14 @@ fn every_answer_in_json_has_the_fields_it_had() {
     asked.ask(&["ledger", "list"]);
     asked.ask(&["ledger", "show"]);
     asked.ask(&["sync"]);
-    asked.ask(&["compact"]);
+    asked.ask(&["gc", "--ledgers"]);
     asked.ask(&["gc", "--data"]);
     asked.ask(&["doctor"]);
     asked.ask(&["setup", "--dry-run", "claude"]);
     let backup = asked.home.path().join("one.backup").display().to_string();
     asked.ask(&["backup", &backup]);
     asked.ask(&["trust"]);
-    asked.ask(&["shell", "bash"]);
+    asked.ask(&["setup", "shell", "bash"]);
     let mut snapshot = String::new();
     for (kind, shape) in &asked.shapes {
         snapshot.push_str(&format!("\n{kind}\n"));

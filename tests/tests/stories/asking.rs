@@ -65,7 +65,7 @@ fn undo_of_a_closed_part_takes_its_epic_along() {
     home.toft(&repo, &["redo", "--as", "ben"]).ok();
     assert_eq!(status(&home, &repo, &epic), "closed");
     // The epic's own closing was nobody's operation.
-    assert!(home.toft(&repo, &["log", &epic]).ok().contains("epic.closed"));
+    assert!(home.toft(&repo, &["history", &epic]).ok().contains("epic.closed"));
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn times_are_local_and_relative_in_text_and_utc_in_json() {
     let claimed = home.toft(&repo, &["claim", &other]).ok();
     assert!(claimed.contains(", in "), "{claimed}");
     let held = home.toft(&repo, &["claim", &other, "--as", "ben"]).fails(5);
-    for text in [&shown, &claimed, &held, &home.toft(&repo, &["log"]).ok(), &home.toft(&repo, &["status"]).ok()] {
+    for text in [&shown, &claimed, &held, &home.toft(&repo, &["history"]).ok(), &home.toft(&repo, &["status"]).ok()] {
         let utc = text.split_whitespace().find(|word| word.len() > 18 && word.contains("T1") && word.contains('Z'));
         assert_eq!(utc, None, "{text}");
     }
@@ -391,7 +391,7 @@ fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive
         ("prune", "toft ws gc -n"),
         ("cancel", "toft finish release"),
         ("tasks", "toft list tasks"),
-        ("config", "toft where"),
+        ("config", "toft doctor"),
         ("unassign", "--assignee"),
         ("pick", "toft claim"),
         ("check", "toft doctor"),
@@ -413,7 +413,7 @@ fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive
     }
     // Everyday words are commands by another name.
     let id = add(&home, &repo, &["One"]);
-    assert!(home.toft(&repo, &["todo"]).ok().contains(&id));
+    assert!(home.toft(&repo, &["ls"]).ok().contains(&id));
     assert!(home.toft(&repo, &["next"]).ok().contains(&id));
     home.toft(&repo, &["done", "--no-change", "x"]).ok();
     home.toft(&repo, &["close", &id]).ok();

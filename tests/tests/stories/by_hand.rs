@@ -86,7 +86,7 @@ fn a_hand_edit_and_an_edit_elsewhere_both_stand_after_a_union_merge() {
     for _ in 0..2 {
         let issue = pair.show(ana);
         assert_eq!((&issue["title"], &issue["priority"]), (&"Apple title".into(), &0.into()), "{issue}");
-        pair.home.toft(ana, &["compact"]).ok();
+        pair.home.toft(ana, &["gc", "--ledgers"]).ok();
     }
 }
 
@@ -103,13 +103,13 @@ fn a_hand_edit_erases_no_comment_label_or_deletion_it_had_not_seen() {
             }
             pair.commit(ana, "ana");
             pair.edit(ben, &["-p", "0"]);
-            pair.home.toft(ben, &["compact"]).ok();
+            pair.home.toft(ben, &["gc", "--ledgers"]).ok();
             by_hand(&tree(ben), "\"title\":\"Title\"", "\"title\":\"By hand\"");
             pair.commit(ben, "ben");
             let (first, merger) = if merger_is_ben { (ana, ben) } else { (ben, ana) };
             pair.push(first);
             pair.pull(merger);
-            pair.home.toft(merger, &["compact"]).ok();
+            pair.home.toft(merger, &["gc", "--ledgers"]).ok();
             pair.commit(merger, "merged");
             pair.push(merger);
             pair.pull(first);
@@ -139,11 +139,11 @@ fn an_old_hand_edit_does_not_beat_a_later_write() {
     pair.push(ana);
     pair.pull(ben);
     pair.edit(ana, &["--title", "Final wording, Tuesday"]);
-    pair.home.toft(ana, &["compact"]).ok();
+    pair.home.toft(ana, &["gc", "--ledgers"]).ok();
     pair.commit(ana, "Tuesday");
     thread::sleep(Duration::from_millis(300));
     pair.edit(ben, &["-p", "0"]);
-    pair.home.toft(ben, &["compact"]).ok();
+    pair.home.toft(ben, &["gc", "--ledgers"]).ok();
     pair.commit(ben, "only the priority, Wednesday");
     pair.push(ben);
     pair.pull(ana);
@@ -170,7 +170,7 @@ fn a_line_without_clocks_resurrects_nothing() {
     home.run(&repo, "git", &["checkout", "-q", "main"]);
     home.run(&repo, "git", &["merge", "-q", "feature"]);
     home.toft(&repo, &["delete", "tf-handmade", "-m", "no"]).ok();
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     commit("deleted");
     home.run(&repo, "git", &["checkout", "-q", "feature"]);
     by_hand(&tree(&repo), "long text", "longer text");
@@ -178,7 +178,7 @@ fn a_line_without_clocks_resurrects_nothing() {
     home.run(&repo, "git", &["merge", "-q", "--no-edit", "main"]);
     let deleted = || home.toft(&repo, &["show", "tf-handmade", "--json"]).data()["deleted"].take();
     assert!(deleted().is_object());
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     assert!(deleted().is_object());
 }
 
@@ -200,7 +200,7 @@ fn a_line_appended_without_clocks_is_an_edit_and_is_taken_once() {
     // A merge brings the script's line back, behind toft's.
     append(line);
     assert_eq!(shown()["title"], "By toft");
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     assert_eq!(shown()["title"], "By toft");
 }
 
@@ -259,7 +259,7 @@ fn lines_that_a_merge_glued_together_are_read_apart() {
     fs::write(tree(&repo), text.trim_end().replace("}\n{", "}{")).unwrap();
     let titles = || home.toft(&repo, &["list"]).ok();
     assert!(titles().contains("base") && titles().contains("on main"), "{}", titles());
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     assert!(titles().contains("base") && titles().contains("on main"), "{}", titles());
     assert_eq!(fs::read_to_string(tree(&repo)).unwrap().lines().count(), 2);
 }
@@ -280,7 +280,7 @@ fn a_reverted_commit_is_followed_and_a_tombstone_that_comes_back_stands() {
     // A branch that kept the tombstone, changed at the same place.
     home.run(ana, "git", &["checkout", "-q", "old"]);
     add(home, ana, &["x"]);
-    home.toft(ana, &["compact"]).ok();
+    home.toft(ana, &["gc", "--ledgers"]).ok();
     let line = fs::read_to_string(tree(ana)).unwrap();
     pair.commit(ana, "x");
     home.run(ana, "git", &["checkout", "-q", "main"]);

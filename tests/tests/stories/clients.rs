@@ -83,10 +83,10 @@ fn is_told(client: &'static str) {
     let requests: Vec<String> = model.requests().iter().map(Value::to_string).collect();
     let heard = if client == "claude" { 1 } else { 2 };
     assert!(requests[heard].contains("blue-42"), "{client}: {said}\n{}", requests[heard]);
-    let events = lab.home.toft(&lab.repo, &["log", "--json", "--limit", "100"]).data();
+    let events = lab.home.toft(&lab.repo, &["history", "--json", "--limit", "100"]).data();
     let read = events.as_array().unwrap().iter().find(|event| event["verb"] == "message.read").cloned();
     let read = read.unwrap_or_else(|| panic!("{events}"));
-    let proof = lab.home.toft(&lab.repo, &["log", read["entity"].as_str().unwrap()]).ok();
+    let proof = lab.home.toft(&lab.repo, &["history", read["entity"].as_str().unwrap()]).ok();
     assert!(proof.contains("message.read") || proof.contains("read"), "{proof}");
 }
 

@@ -1,4 +1,4 @@
-//! What a shared ledger costs: bytes on disk, processes, turns among clones, and what `toft log` still knows.
+//! What a shared ledger costs: bytes on disk, processes, turns among clones, and what `toft history` still knows.
 
 #![cfg(unix)]
 
@@ -118,7 +118,7 @@ fn a_ledger_that_is_edited_for_long_stays_small_on_disk() {
     assert_eq!(home.run(&clones[0], "git", &["cat-file", "-p", mine.trim()]), "mine\n");
 
     let begun = Instant::now();
-    home.toft(&clones[0], &["log", &ids[0]]).ok();
+    home.toft(&clones[0], &["history", &ids[0]]).ok();
     assert!(begun.elapsed() < Duration::from_secs(5), "it reads no content");
 }
 
@@ -156,7 +156,7 @@ fn one_changed_issue_takes_five_starts_of_git_and_a_look_takes_one() {
     sync(&home, a);
     started("nothing to do", 1, &|| drop(sync(&home, a)));
     started("one issue comes in", 5, &|| drop(sync(&home, b)));
-    started("log", 1, &|| assert!(home.toft(b, &["log", &id]).ok().contains("comments: 0 → 1")));
+    started("log", 1, &|| assert!(home.toft(b, &["history", &id]).ok().contains("comments: 0 → 1")));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn the_log_reads_commits_that_say_nothing_and_says_where_a_shallow_clone_ends() 
     sync(&home, a);
     home.toft(a, &["edit", &id, "-p", "0"]).ok();
     sync(&home, a);
-    let log = home.toft(a, &["log", &id]).ok();
+    let log = home.toft(a, &["history", &id]).ok();
     let commits: Vec<&str> = log.lines().filter(|line| line.starts_with("commit ")).collect();
     assert_eq!(commits.len(), 3, "{log}");
     for (commit, said) in commits.iter().zip(["priority: 0", "title: By hand", "created"]) {
@@ -229,7 +229,7 @@ fn the_log_reads_commits_that_say_nothing_and_says_where_a_shallow_clone_ends() 
     sync(&home, &shallow);
     home.toft(&shallow, &["edit", &id, "-m", "word"]).ok();
     sync(&home, &shallow);
-    let log = home.toft(&shallow, &["log", &id]).ok();
+    let log = home.toft(&shallow, &["history", &id]).ok();
     assert!(log.contains("comments: 0 → 1") && log.contains("older changes are not in this shallow clone"), "{log}");
 }
 

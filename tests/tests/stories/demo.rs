@@ -37,6 +37,6 @@ fn five_agents_build_a_village_and_leave_one_question() {
     assert!(rest.contains("1 done"), "{rest}");
     assert_eq!(shell("toft list --all -q --limit 100").lines().count(), 40);
     assert_eq!(shell("toft list --status closed -q --limit 100").lines().count(), 40);
-    assert!(shell("toft log --limit 1000").contains("task.answered"));
+    assert!(shell("toft history --limit 1000").contains("task.answered"));
     assert!(shell("git log --all --oneline").lines().count() > 40);
 }

@@ -64,7 +64,7 @@ fn an_edit_by_hand_wins_over_what_it_was_made_from_and_stays() {
     fs::write(ledger(&repo), text.replace("before", "after")).unwrap();
     assert_eq!(listed(&home, &repo)[&id]["title"], "after");
     home.toft(&repo, &["edit", &id, "-p", "0"]).ok();
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     let row = &listed(&home, &repo)[&id];
     assert_eq!((row["title"].as_str(), row["priority"].as_u64()), (Some("after"), Some(0)));
     assert_eq!(row["labels"][0], "keep");
@@ -127,7 +127,7 @@ fn clones_that_edited_the_same_issue_offline_end_byte_identical_in_both_orders()
         home.toft(&two, &["edit", &id, "-l", "from-two", "-m", "said in two", "-p", "0", "--unlabel", "a"]).ok();
         let child_two = add(&home, &two, &["child of two", "--parent", &id]);
         for repo in [&one, &two] {
-            home.toft(repo, &["compact"]).ok();
+            home.toft(repo, &["gc", "--ledgers"]).ok();
             commit(&home, repo);
         }
         let before = (home.run(&one, "git", &["rev-parse", "HEAD"]), home.run(&two, "git", &["rev-parse", "HEAD"]));
@@ -142,7 +142,7 @@ fn clones_that_edited_the_same_issue_offline_end_byte_identical_in_both_orders()
             assert_eq!(listed(&home, repo).len(), 3);
             let said = home.toft(repo, &["doctor"]);
             assert!(said.code == 8 && said.out.contains("conflict markers"), "{said:?}");
-            home.toft(repo, &["compact"]).ok();
+            home.toft(repo, &["gc", "--ledgers"]).ok();
             home.toft(repo, &["doctor"]).ok();
         }
         let [in_one, in_two] = [&one, &two].map(|repo| fs::read_to_string(repo.join(".toft/issues.jsonl")).unwrap());
@@ -174,7 +174,7 @@ fn a_deletion_beats_an_edit_that_did_not_know_of_it() {
         home.run(&two, "git", &["fetch", "-q", one.to_str().unwrap(), tip.trim()]);
         let _ = home.command(&two, "git", &["merge", "-q", "-m", "merge", "FETCH_HEAD"]).output().unwrap();
         for repo in [&one, &two] {
-            home.toft(repo, &["compact"]).ok();
+            home.toft(repo, &["gc", "--ledgers"]).ok();
             assert!(listed(&home, repo).is_empty(), "it does not come back");
         }
         let [in_one, in_two] = [&one, &two].map(|repo| fs::read_to_string(repo.join(".toft/issues.jsonl")).unwrap());
@@ -205,7 +205,7 @@ fn a_conflict_of_mercurial_is_read_from_both_sides() {
     home.toft(&one, &["edit", &id, "-l", "from-one"]).ok();
     home.toft(&two, &["edit", &id, "-l", "from-two"]).ok();
     for repo in [&one, &two] {
-        home.toft(repo, &["compact"]).ok();
+        home.toft(repo, &["gc", "--ledgers"]).ok();
         hg(repo, &["commit", "-m", "work"]);
     }
     for (repo, other) in [(&one, &two), (&two, &one)] {
@@ -222,7 +222,7 @@ fn both_sides_are_read_and_put_in_order_alike(home: &Home, clones: [&Path; 2], i
         assert!(text().contains("<<<<<<<"), "a conflict is left: {}", text());
         assert_eq!(listed(home, repo)[id]["labels"], serde_json::json!(["from-one", "from-two"]));
         home.toft(repo, &["doctor"]).fails(8);
-        home.toft(repo, &["compact"]).ok();
+        home.toft(repo, &["gc", "--ledgers"]).ok();
         home.toft(repo, &["doctor"]).ok();
         text()
     });
@@ -257,7 +257,7 @@ fn a_conflict_of_jujutsu_is_read_from_both_sides_however_it_is_written() {
         home.toft(&two, &["init"]).ok();
         for (repo, name) in [(&one, "from-one"), (&two, "from-two")] {
             home.toft(repo, &["edit", &id, "-l", name]).ok();
-            home.toft(repo, &["compact"]).ok();
+            home.toft(repo, &["gc", "--ledgers"]).ok();
             publish(repo, name);
         }
         jj(&one, &["git", "fetch"]);
@@ -286,7 +286,7 @@ fn bad_bytes_stay_where_they_are_and_everything_else_loads() {
     add(&home, &repo, &["after the torn line"]);
     for _ in 0..2 {
         assert_eq!(listed(&home, &repo).len(), 3);
-        home.toft(&repo, &["compact"]).ok();
+        home.toft(&repo, &["gc", "--ledgers"]).ok();
         let now = fs::read(ledger(&repo)).unwrap();
         for kept in [&b"not json at all"[..], b"\xff\xfe broken", b"{\"id\":\"tf-torn\",\"ti"] {
             assert!(now.split(|byte| *byte == b'\n').any(|line| line == kept), "nothing is thrown away");
@@ -341,7 +341,7 @@ fn a_crowd_of_writers_loses_no_issue_and_no_edit() {
             assert!(said.contains(word.as_str()) && labels.contains(word.as_str()), "{word}");
         }
         if !again {
-            home.toft(&repo, &["compact"]).ok();
+            home.toft(&repo, &["gc", "--ledgers"]).ok();
         }
     }
 }
@@ -366,7 +366,7 @@ fn killed_at_any_moment_a_writer_leaves_a_readable_ledger_with_everything_acknow
     known.insert(add(&home, &repo, &["the last"]));
     let rows = listed(&home, &repo);
     assert!(known.iter().all(|id| rows.contains_key(id)), "what was acknowledged is there");
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     assert_eq!(listed(&home, &repo), rows);
     // Cut at any byte, as a power cut may: what is whole is there, the rest is told.
     let bytes = fs::read(ledger(&repo)).unwrap();
@@ -425,7 +425,7 @@ fn a_change_far_from_the_end_is_seen_though_the_file_grew() {
         add(&home, &repo, &[&format!("filler {n}"), "-d", &"x".repeat(400)]);
     }
     home.toft(&repo, &["edit", &id, "-p", "2"]).ok();
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     let text = fs::read_to_string(ledger(&repo)).unwrap();
     let line = text.lines().find(|line| line.contains(&id)).unwrap();
     let changed = text.replace(line, &line.replace("\"priority\":2", "\"priority\":3"));
@@ -433,7 +433,7 @@ fn a_change_far_from_the_end_is_seen_though_the_file_grew() {
     fs::write(ledger(&repo), format!("{changed}{{\"id\":\"tf-more\",\"title\":\"more\"}}\n")).unwrap();
     let rows = listed(&home, &repo);
     assert_eq!((rows[&id]["priority"].as_u64(), rows.contains_key("tf-more")), (Some(3), true));
-    home.toft(&repo, &["compact"]).ok();
+    home.toft(&repo, &["gc", "--ledgers"]).ok();
     assert_eq!(listed(&home, &repo)[&id]["priority"], 3);
 }
 
@@ -445,7 +445,7 @@ fn the_archive_loses_nothing_whatever_is_in_it() {
     let ids: Vec<_> = (0..4).map(|n| add(&home, &repo, &[&format!("issue {n}")])).collect();
     home.toft(&repo, &["edit", &ids[0], "--close", "x"]).ok();
     home.toft(&repo, &["edit", &ids[1], "--close", "x"]).ok();
-    let compact = || home.toft(&repo, &["compact", "--archive-after", "0s", "--json"]).data()[0].clone();
+    let compact = || home.toft(&repo, &["gc", "--ledgers", "--archive-after", "0s", "--json"]).data()[0].clone();
     thread::sleep(std::time::Duration::from_millis(5));
     assert_eq!(compact()["archived"], 2);
     let year = fs::read_dir(&archive).unwrap().next().unwrap().unwrap().path();

@@ -136,7 +136,7 @@ fn partial_shallow_bare_and_submodule_clones_exchange() {
         let row = branch(&home, &dir);
         assert_eq!((&row["how"], &row["sent"]), (&"synced".into(), &1.into()), "{name}: {row}");
         count += 1;
-        assert!(home.toft(&dir, &["log", &id]).ok().contains("commit "), "{name}");
+        assert!(home.toft(&dir, &["history", &id]).ok().contains("commit "), "{name}");
     }
     let outer = home.repo("outer");
     home.run(&outer, "git", &["-c", "protocol.file.allow=always", "submodule", "-q", "add", &url, "sub"]);

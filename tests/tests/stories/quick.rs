@@ -237,7 +237,7 @@ fn a_list_has_size_age_and_total_and_the_shell_goes_there() {
     assert!(text.lines().take(2).all(|line| line.contains("just now, ") && line.ends_with('B')), "{text}");
     let name = paths[0].file_name().unwrap().to_str().unwrap();
     for shell in ["bash", "zsh", "fish"] {
-        let function = home.toft(&repo, &["shell", shell]).ok();
+        let function = home.toft(&repo, &["setup", "shell", shell]).ok();
         let go = format!("{function}\ntcd {name} && pwd");
         let Ok(output) = home.command(&repo, shell, &["-c", &go]).output() else {
             println!("skipped: no {shell}");

@@ -37,7 +37,7 @@ fn sandboxed(home: &Home, repo: &Path, scratch: &Path, args: &[&str]) -> Said {
 }
 
 const READING: [&[&str]; 6] =
-    [&["ready"], &["list", "--all"], &["status"], &["log", "--limit", "100"], &["prime"], &["flow", "list"]];
+    [&["ready"], &["list", "--all"], &["status"], &["history", "--limit", "100"], &["prime"], &["flow", "list"]];
 
 #[test]
 fn reading_works_where_the_store_cannot_be_written() {
@@ -54,7 +54,7 @@ fn reading_works_where_the_store_cannot_be_written() {
             assert_eq!((said.code, said.err.as_str()), (0, ""), "{why}: {said:?}");
         }
         assert!(sandboxed(&home, &repo, &scratch, &["status"]).ok().contains('w'), "{why}");
-        assert!(sandboxed(&home, &repo, &scratch, &["log", "--limit", "100"]).ok().contains("save"), "{why}");
+        assert!(sandboxed(&home, &repo, &scratch, &["history", "--limit", "100"]).ok().contains("save"), "{why}");
         assert!(sandboxed(&home, &repo, &scratch, &["list", "--all"]).ok().contains("Pin the schema"), "{why}");
         assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0, "{why}: nothing is left behind");
     };
@@ -103,7 +103,7 @@ fn a_store_of_another_user_is_an_obstacle_with_its_own_words() {
     let denied = nobody(&["ready"]);
     let text = String::from_utf8_lossy(&denied.stderr).into_owned();
     assert_eq!(denied.status.code(), Some(4), "{text}");
-    assert!(text.starts_with("error[access_denied]") && text.contains("toft where"), "{text}");
+    assert!(text.starts_with("error[access_denied]") && text.contains("toft doctor"), "{text}");
     // Whoever may read it reads it.
     home.run(&repo, "chmod", &["-R", "a+rX", ".git/toft"]);
     let read = nobody(&["status"]);

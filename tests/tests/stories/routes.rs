@@ -180,7 +180,7 @@ fn one_bad_ledger_of_twenty_is_one_bad_row_and_a_missing_mount_is_no_new_ledger(
     home.toft(&project, &["ready"]).ok();
     assert_eq!(add(&home, &project, &["still works"]).1, "branch");
     assert_eq!(add(&home, &project, &["there too", "--ledger", "l20"]).1, "l20");
-    home.toft(&project, &["compact"]).ok();
+    home.toft(&project, &["gc", "--ledgers"]).ok();
     home.toft(&project, &["claim", "--as", "heron"]).ok();
     // Nothing is written to where the disk should be.
     for name in ["l2", "l3", "l4", "l5"] {

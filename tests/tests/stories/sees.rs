@@ -118,7 +118,7 @@ fn configuration_that_travels_in_a_tree_cannot_name_a_store() {
 fn a_missing_store_is_never_made_by_the_way() {
     let home = Home::new();
     let repo = home.git("api");
-    for args in [&["ready"][..], &["claim"], &["flow", "new", "x"], &["status"], &["log"]] {
+    for args in [&["ready"][..], &["claim"], &["flow", "new", "x"], &["status"], &["history"]] {
         assert!(home.toft(&repo, args).fails(3).contains("toft init"));
     }
     assert!(!repo.join(".git/toft").exists());
@@ -210,7 +210,7 @@ fn reading_changes_no_file_anywhere() {
         &["status"],
         &["list", "--all"],
         &["show"],
-        &["log"],
+        &["history"],
         &["where"],
         &["flow", "list"],
         &["agent", "list"],

@@ -192,7 +192,8 @@ fn a_sync_touches_nothing_of_the_users() {
         assert!(differ.is_empty() && before.0.len() == after.0.len(), "{what} changed {differ:?}");
         assert_eq!(before.1, after.1, "{what}");
     };
-    for args in [&["sync", "-n"][..], &["sync"], &["sync"], &["log", &mine], &["list", "--at", "refs/toft/ledger"]] {
+    for args in [&["sync", "-n"][..], &["sync"], &["sync"], &["history", &mine], &["list", "--at", "refs/toft/ledger"]]
+    {
         home.toft(b, args).ok();
         unchanged(&format!("{args:?}"));
     }
@@ -455,7 +456,7 @@ fn the_past_of_an_issue_is_what_version_control_remembers() {
         let then = home.toft(&repo, &["list", "--at", first.trim(), "--json"]).data();
         assert_eq!(then.as_array().unwrap().len(), 1, "{vcs:?}: the index is made of what was there then");
         assert_eq!(home.toft(&repo, &["export", "jsonl", "--at", first.trim()]).ok().lines().count(), 1);
-        let log = home.toft(&repo, &["log", &id]).ok();
+        let log = home.toft(&repo, &["history", &id]).ok();
         let commits: Vec<&str> = log.lines().filter(|line| line.starts_with("commit ")).collect();
         assert!(commits.len() == 2 && commits[0].contains("title: As it is"), "{vcs:?}: {log}");
         assert!(commits[1].contains("created") && log.contains("issue.edited"), "{vcs:?}: {log}");

@@ -63,7 +63,7 @@ fn what_an_agent_did_not_read_is_in_the_brief_of_the_next() {
     let said = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]).ok();
     assert!(said.contains("Finished: 1 done (2 attempts)."), "{said}");
     // Nobody read it as a message, so nothing says so; and the next task of that slot does not get it.
-    let events = home.toft(&repo, &["log", "--json", "--limit", "200"]).data().to_string();
+    let events = home.toft(&repo, &["history", "--json", "--limit", "200"]).data().to_string();
     assert!(events.contains("message.sent") && !events.contains("message.read"), "{events}");
     add(&home, &repo, &["Paint the barn"]);
     let script = format!("toft save -m half > ../saved; {COMMIT}");
@@ -273,7 +273,7 @@ fn a_days_budget_holds_for_all_runs_and_a_tasks_budget_asks_a_person() {
     let third = home.toft(&repo, &["run", "--once", "--", "sh", "-c", &script]).fails(7);
     assert!(third.contains("one more would pass $5.00"), "{third}");
     // Nothing was claimed for it.
-    let log = home.toft(&repo, &["log", "--json", "--limit", "200"]).data();
+    let log = home.toft(&repo, &["history", "--json", "--limit", "200"]).data();
     assert_eq!(log.as_array().unwrap().iter().filter(|event| event["verb"] == "claim").count(), 2);
     // A task that fails and fails asks before it passes its own.
     configure(&home, "[run.budget]\ntask_tokens = 250\n[retry]\nmax_attempts = 9\n");
@@ -321,7 +321,7 @@ fn a_capacity_is_never_used_by_more_than_there_are() {
     let used = fs::read_to_string(units.join("used")).unwrap();
     assert_eq!(used.lines().count(), 6, "{used}");
     assert!(used.contains('1') && used.contains('2') && !used.contains('3'), "{used}");
-    let events = home.toft(&repo, &["log", "--json", "--limit", "500"]).data().to_string();
+    let events = home.toft(&repo, &["history", "--json", "--limit", "500"]).data().to_string();
     assert!(!events.contains("exited with 3"), "{events}");
 }
 

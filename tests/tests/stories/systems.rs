@@ -69,9 +69,9 @@ fn conforms(system: &System) {
 
     // Its change is seen, committed or not.
     fs::write(dir.join("a.txt"), "one\ntwo\n").unwrap();
-    let diff = home.toft(&repo, &["diff", &id]).ok();
+    let diff = home.toft(&repo, &["show", "--diff", &id]).ok();
     assert!(diff.contains("diff --git a/b.txt b/b.txt") && diff.contains("+half") && diff.contains("+two"), "{diff}");
-    let stat = home.toft(&repo, &["diff", &id, "--stat"]).ok();
+    let stat = home.toft(&repo, &["show", "--diff", &id, "--stat"]).ok();
     assert!(stat.contains("a.txt  +1 -0") && stat.contains("2 files, +2 -0"), "{stat}");
     fs::write(dir.join("a.txt"), "one\n").unwrap();
 

@@ -457,7 +457,7 @@ fn a_diff_is_of_the_agents_own_work_and_harmless_to_look_at() {
     home.run(&repo, "git", &["commit", "-qm", "a"]);
     home.toft(&repo, &["ws", "create", "--name", "w"]).ok();
     let dir = PathBuf::from(home.toft(&repo, &["ws", "path", "w"]).ok().trim());
-    assert!(home.toft(&repo, &["diff", "w"]).ok().contains("w has changed nothing since"));
+    assert!(home.toft(&repo, &["show", "--diff", "w"]).ok().contains("w has changed nothing since"));
     fs::write(dir.join("a.txt"), "one \u{1b}[31mthree\u{202e}\n").unwrap();
     fs::write(dir.join("image"), [0u8, 1, 2]).unwrap();
     home.run(&dir, "git", &["add", "."]);
@@ -468,19 +468,19 @@ fn a_diff_is_of_the_agents_own_work_and_harmless_to_look_at() {
     home.run(&repo, "git", &["commit", "-qm", "theirs"]);
     let main = home.run(&repo, "git", &["rev-parse", "HEAD"]);
     home.run(&dir, "git", &["merge", "-q", "-m", "joined", main.trim()]);
-    let diff = home.toft(&repo, &["diff", "w"]).ok();
+    let diff = home.toft(&repo, &["show", "--diff", "w"]).ok();
     assert!(diff.contains("+one ") && diff.contains("three") && !diff.contains("theirs"), "{diff}");
     assert!(!diff.contains('\u{1b}') && !diff.contains('\u{202e}'), "{diff:?}");
-    let words = home.toft(&repo, &["diff", "w", "--words"]).ok();
+    let words = home.toft(&repo, &["show", "--diff", "w", "--words"]).ok();
     assert!(words.contains("[-two-]"), "{words}");
-    let stat = home.toft(&repo, &["diff", "w", "--stat"]).ok();
+    let stat = home.toft(&repo, &["show", "--diff", "w", "--stat"]).ok();
     assert!(stat.contains("image  binary") && stat.contains("2 files, +1 -1"), "{stat}");
-    let data = home.toft(&repo, &["diff", "w", "--json"]).data();
+    let data = home.toft(&repo, &["show", "--diff", "w", "--json"]).data();
     assert_eq!(
         (data["files"][0]["path"].as_str(), data["files"][0]["added"].as_u64()),
         (Some("a.txt"), Some(1)),
         "{data}"
     );
     // In the workspace it needs no name.
-    assert_eq!(home.toft(&dir, &["diff", "--stat"]).ok(), stat);
+    assert_eq!(home.toft(&dir, &["show", "--diff", "--stat"]).ok(), stat);
 }

@@ -207,20 +207,3 @@ pub(crate) struct Inbox {
     #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
     pub(crate) limit: usize,
 }
-
-/// Assign an issue or task to an agent.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  toft assign tf-a41c blue-heron   # only blue-heron claims it, before anything else
-  toft assign tf-a41c --none       # anyone may claim it again")]
-pub(crate) struct Assign {
-    /// Issue or task that no agent holds
-    pub(crate) id: String,
-    /// Agent
-    #[arg(value_name = "AGENT", required_unless_present = "none")]
-    pub(crate) to: Option<String>,
-    /// Remove the assignment
-    #[arg(long, conflicts_with = "to")]
-    pub(crate) none: bool,
-}

@@ -68,7 +68,7 @@ pub(crate) struct Serve {
 /// Log in to a server: keep a token, which is read from standard input, or get one with your identity provider.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toft login https://fleet.example/team        # asks for the token\n  toft login https://fleet.example < token     # reads it from a file\n  toft login https://fleet.example --web       # opens nothing: it prints an address"
+    after_help = "Examples:\n  toft login https://fleet.example/team        # asks for the token\n  toft login https://fleet.example < token     # reads it from a file\n  toft login https://fleet.example --web       # opens nothing: it prints an address\n  toft login https://fleet.example --code CODE # then: toft run --clone --store https://fleet.example --agent claude"
 )]
 pub(crate) struct Login {
     /// Address of the server
@@ -76,13 +76,14 @@ pub(crate) struct Login {
     /// Log in with the identity provider of the server: open the address that is printed, in any browser
     #[arg(long)]
     pub(crate) web: bool,
+    /// Let this machine work for the server: trade this code, from `toft token create NAME --join`, for a token of its own. It can be used
+    /// once, within ten minutes
+    #[arg(long, conflicts_with = "web")]
+    pub(crate) code: Option<String>,
 }
 
-/// Let this machine work for a server: trade a code for a token of its own. `toft token create NAME --join` makes a code.
+/// Internal: trades a code for a token, as `toft login --code` does.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Examples:\n  toft join https://fleet.example CODE         # then: toft run --clone --store https://fleet.example --agent claude"
-)]
 pub(crate) struct Join {
     /// Address of the server
     pub(crate) url: String,
@@ -135,7 +136,7 @@ pub(crate) struct CreateToken {
     /// viewer, worker, planner or admin
     #[arg(long, default_value = "worker")]
     pub(crate) role: String,
-    /// Print a code instead, for `toft join` on a machine that works
+    /// Print a code instead, for `toft login --code` on a machine that works
     #[arg(long, conflicts_with_all = ["role", "expires"])]
     pub(crate) join: bool,
     /// How long it counts [default: until it is revoked]

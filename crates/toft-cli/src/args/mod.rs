@@ -20,46 +20,34 @@ use clap::{Args, Parser, ValueEnum};
 use commands::commands;
 
 pub(crate) use self::{
-    agent::{AgentCommand, AgentsOf, Answer, Assign, Inbox, Pause, Register, Resume, Send, Tell},
+    agent::{AgentCommand, AgentsOf, Answer, Inbox, Pause, Register, Resume, Send, Tell},
     fleet::{CreateToken, Join, Login, RepoCommand, Serve, TokenCommand},
     flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
     land::{LandArgs, LandCommand, LineComment, ReviewArgs, ReviewDecision},
     plan::{
-        Add, Close, Compact, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo,
-        Restore, Undo,
+        Add, Close, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo, Restore, Undo,
     },
     run::{Acp, Prime, Run, SandboxMode, Sandboxed, Stop, Try},
     setup::{Hook, Setup},
-    share::{Accept, Doctor, Move, Propose, Purge, Reject, Sync, Withdraw},
-    upkeep::{Backup, BackupCommand, Schema, WriteTo},
+    share::{Accept, Doctor, Move, Propose, Reject, Sync, Withdraw},
+    upkeep::{Backup, BackupCommand, WriteTo},
     work::{Board, Claim, Finish, Hold, IssueOrder, List, Log, Logs, Ready, Save, Show, Status, Top},
-    ws::{CreateWs, Diff, From, ListWs, OneWs, RescueWs, RmWs, Shell, ShellKind, Ws, WsCommand},
+    ws::{CreateWs, From, ListWs, OneWs, RescueWs, RmWs, ShellKind, Ws, WsCommand},
 };
 
-pub(crate) const EXAMPLES: &str = "\
-Examples:
-  toft init                                   # set up this repository
-  toft add \"Pin the orders schema\"            # add an issue
-  toft claim                                  # claim the best ready task under a lease
-  toft claim --ws                             # the same, with a workspace of its own
-  toft save -m \"schema drafted\"               # save a checkpoint, and renew the lease
-  toft finish -m \"pinned\" --evidence HEAD     # done; the commit is the evidence
+const REST: &str = "\
+Watch: toft top, toft board. Answer: toft answer ID \"…\".
+More:  toft help issues|agents|plans|share|fleet|admin, toft COMMAND --help
+Everywhere: -C DIR, --as NAME, --store STORE, --json, -q, --color, -h, -V";
 
-Exit codes: 0 ok, 1 failed, 2 usage, 3 not found or ambiguous, 4 not allowed, 5 conflict,
-6 nothing to do, 7 busy or timed out: retry, 8 needs doctor.";
-
-/// Run many coding agents on your repositories.
-///
-/// All worktrees of a repository share one task queue. An agent claims a task under a lease, works in a worktree of its own,
-/// saves checkpoints, and finishes with evidence. If the agent dies, the task is free again.
+/// toft: run many coding agents, and merge only what passes your tests
 #[derive(Debug, Parser)]
 #[command(
     name = "toft",
     bin_name = "toft",
     version,
-    help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}",
-    before_help = grouped_commands(),
-    after_help = EXAMPLES,
+    help_template = "{about}\n\nUsage: toft COMMAND [OPTIONS]             First time? toft try (a demo)\n\n{before-help}",
+    before_help = format!("{}\n\n{REST}", listed(&EVERYDAY)),
     propagate_version = false,
     disable_help_subcommand = false
 )]
@@ -128,108 +116,111 @@ pub(crate) struct Reach {
 
 commands! {
     Init(Init) "init" [] "Set up toft in this repository";
-    Where(Nothing) "where" [] "Show the store, repository, worktree and agent in use, and why";
+    Where(Nothing) "where" [] "Internal: shows the store, repository, worktree and agent in use";
     Doctor(Doctor) "doctor" [] "Check that this installation works";
-    Add(Add) "add" ["create", "new"] "Add issues";
-    Edit(EditIssue) "edit" ["update", "set"] "Change issues: fields, labels, dependencies, comments";
-    Ready(Ready) "ready" ["todo"] "List work that can start now";
-    Claim(Claim) "claim" ["take", "next", "start"] "Claim a task under a lease";
-    Save(Save) "save" ["checkpoint", "heartbeat", "renew"] "Save a checkpoint and renew the lease";
-    Finish(Finish) "finish" ["done", "complete"] "Finish a claimed task: done, failed, release, handoff, waiting";
+    Add(Add) "add" ["new"] "Add issues";
+    Edit(EditIssue) "edit" [] "Change issues: fields, labels, dependencies, comments";
+    Ready(Ready) "ready" [] "List work that can start now";
+    Claim(Claim) "claim" ["next", "start"] "Claim a task under a lease";
+    Save(Save) "save" [] "Save a checkpoint and renew the lease";
+    Finish(Finish) "finish" ["done"] "Finish a claimed task: done, failed, release, handoff, waiting";
     Close(Close) "close" [] "Close issues, with a reason";
-    Show(Show) "show" ["get", "view"] "Show an issue, task, workflow or agent";
-    List(List) "list" ["ls", "issues"] "List and search issues and tasks";
+    Show(Show) "show" [] "Show an issue, task, workflow or agent";
+    List(List) "list" ["ls"] "List and search issues and tasks";
     Graph(Graph) "graph" [] "Draw the plan: terminal, SVG, Mermaid, DOT";
-    Status(Status) "status" ["st"] "Show who works on what, and what needs you";
-    Top(Top) "top" ["tui", "ui"] "Watch agents and answer them in the terminal";
-    Board(Board) "board" ["web"] "Watch agents and answer them in the browser";
+    Status(Status) "status" [] "Show who works on what, and what needs you";
+    Top(Top) "top" [] "Watch agents and answer them in the terminal";
+    Board(Board) "board" [] "Watch agents and answer them in the browser";
     Logs(Logs) "logs" [] "Show what running agents say and do";
-    Log(Log) "log" ["events", "history"] "Show the history of events";
-    Flow(Flow) "flow" ["workflow", "flows"] "Manage workflows and templates";
-    Ws(Ws) "ws" ["workspace", "workspaces", "worktree"] "Manage workspaces: one directory for each task";
-    Diff(Diff) "diff" [] "Show the changes of an agent: its workspace against where it began";
+    Log(Log) "history" [] "Show the history of events";
+    Flow(Flow) "flow" [] "Manage workflows and templates";
+    Ws(Ws) "ws" [] "Manage workspaces: one directory for each task";
     Land(LandArgs) "land" [] "Land finished work: merge it, check it, move the branch";
     Review(ReviewArgs) "review" [] "Review finished work: show it, approve it, or return it with comments";
     Run(Run) "run" [] "Run agents: claim tasks, start a command for each, record the results";
-    Stop(Stop) "stop" ["kill"] "Stop one agent and release or park its task";
-    Prime(Prime) "prime" [] "Print a briefing for an agent's session";
-    Try(Try) "try" ["demo"] "Run a demo in a temporary directory";
-    Sync(Sync) "sync" ["pull", "push"] "Exchange ledgers with other clones";
+    Stop(Stop) "stop" [] "Stop one agent and release or park its task";
+    Prime(Prime) "prime" [] "Internal: prints a briefing for an agent's session";
+    Try(Try) "try" [] "Run a demo in a temporary directory";
+    Sync(Sync) "sync" [] "Exchange ledgers with other clones";
     Propose(Propose) "propose" [] "Propose an issue to another ledger";
     Withdraw(Withdraw) "withdraw" [] "Withdraw a proposal";
     Accept(Accept) "accept" [] "Accept a proposed issue";
     Reject(Reject) "reject" [] "Reject a proposed issue, with a reason";
-    Move(Move) "move" ["mv"] "Move issues to another ledger";
-    Purge(Purge) "purge" [] "Remove an issue's text from a ledger's history";
+    Move(Move) "move" [] "Move issues to another ledger";
     Setup(Setup) "setup" [] "Connect toft to coding agents";
     Hook(Hook) "hook" [] "Internal: called by the hooks of coding agents";
-    Mcp(Nothing) "mcp" [] "Serve the Model Context Protocol on standard input and output";
-    Shell(Shell) "shell" [] "Print a shell function: tcd ID changes to an issue's workspace";
+    Mcp(Nothing) "mcp" [] "Internal: serves the Model Context Protocol on standard input and output";
     Trust(Trust) "trust" [] "Allow this repository's setup commands to run in workspaces";
-    Agent(Agent) "agent" ["agents"] "Manage agents and their messages";
+    Agent(Agent) "agent" [] "Manage agents and their messages";
     Answer(Answer) "answer" [] "Answer the question of a waiting task";
     Tell(Tell) "tell" [] "Tell the agent on an issue something while it works";
     Pause(Pause) "pause" [] "Pause agents: they finish what they hold, and claim nothing new";
-    Resume(Resume) "resume" ["unpause"] "Resume agents that were paused";
-    Assign(Assign) "assign" ["delegate"] "Assign an issue or task to an agent";
+    Resume(Resume) "resume" [] "Resume agents that were paused";
     Serve(Serve) "serve" [] "Serve the store to other machines over HTTP";
     Login(Login) "login" [] "Log in to a server";
-    Join(Join) "join" [] "Let this machine work for a server";
-    Token(TokenArgs) "token" ["tokens"] "Manage the tokens of a server";
-    Repo(RepoArgs) "repo" ["repos"] "Manage the repositories of a server";
+    Join(Join) "join" [] "Internal: trades a code for a token, as `toft login --code` does";
+    Token(TokenArgs) "token" [] "Manage the tokens of a server";
+    Repo(RepoArgs) "repo" [] "Manage the repositories of a server";
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
-    Migrate(Nothing) "migrate" [] "Upgrade the store to the schema of this version";
-    Schema(Schema) "schema" [] "Print the JSON schemas of all calls";
     Gc(Gc) "gc" [] "Delete old history and messages, and free their space";
-    Ledger(LedgerArgs) "ledger" ["ledgers"] "Manage the ledgers that this clone sees";
+    Ledger(LedgerArgs) "ledger" [] "Manage the ledgers that this clone sees";
     Delete(Delete) "delete" ["rm"] "Delete an issue; restore brings it back";
     Restore(Restore) "restore" [] "Restore a deleted issue";
     Undo(Undo) "undo" [] "Undo your last operations, where that is safe";
     Redo(Redo) "redo" [] "Redo operations that you undid";
-    Compact(Compact) "compact" [] "Compact ledgers and archive issues closed long ago";
     Import(Import) "import" [] "Import issues: beads, jsonl, markdown, caw, langgraph";
     Acp(Acp) "acp" [] "Internal: speaks the Agent Client Protocol with an agent of a runner";
     Checked(Nothing) "checked" [] "Internal: runs a check for a lander";
     Sandboxed(Sandboxed) "sandboxed" [] "Internal: runs a command in a sandbox";
     Reference(WriteTo) "reference" [] "Internal: writes the reference pages of the book";
-    Man(WriteTo) "man" [] "Write man pages to a directory";
+    Man(WriteTo) "man" [] "Internal: writes man pages to a directory";
     Export(Export) "export" [] "Export issues: beads, jsonl, csv, schema";
 }
 
-/// Commands by what they are for, everyday ones first.
-pub(crate) const GROUPS: [(&str, &[&str]); 9] = [
-    ("Plan", &["add", "edit", "list", "show", "close", "graph", "assign", "delete", "restore", "undo", "redo"]),
-    ("Work", &["ready", "claim", "save", "finish", "status", "top", "board", "answer", "log", "flow"]),
-    ("Run agents", &["run", "logs", "stop", "tell", "pause", "resume", "agent", "prime", "setup", "mcp"]),
-    ("Land", &["land", "review", "diff"]),
-    ("Workspaces", &["ws", "shell", "trust"]),
-    (
-        "Share",
-        &["sync", "ledger", "propose", "withdraw", "accept", "reject", "move", "purge", "import", "export", "compact"],
-    ),
-    ("Many machines", &["serve", "token", "repo", "login", "join"]),
-    ("Admin", &["init", "where", "doctor", "backup", "migrate", "gc", "schema", "man"]),
-    ("Learn", &["try", "help"]),
+/// A heading with the commands below it.
+type Group = (&'static str, &'static [&'static str]);
+
+/// The commands of a first evening: all that `toft --help` lists.
+pub(crate) const EVERYDAY: [Group; 3] = [
+    ("Plan", &["init", "add", "list", "show", "edit", "close"]),
+    ("Run and merge", &["run", "status", "review", "land", "ws", "sync"]),
+    ("Work as an agent", &["claim", "save", "finish"]),
 ];
+
+/// The others: `toft help WORD` lists those below the word.
+pub(crate) const TOPICS: [Group; 6] = [
+    ("issues", &["ready", "delete", "restore", "undo", "redo"]),
+    ("agents", &["top", "board", "logs", "answer", "tell", "stop", "pause", "resume", "agent", "setup"]),
+    ("plans", &["flow", "graph", "history"]),
+    ("share", &["ledger", "propose", "withdraw", "accept", "reject", "move", "import", "export"]),
+    ("fleet", &["serve", "token", "repo", "login"]),
+    ("admin", &["doctor", "backup", "gc", "trust", "try", "help"]),
+];
+
+/// What `toft help WORD` prints, if the word is a topic.
+pub(crate) fn topic(word: &str) -> Option<String> {
+    let topic = TOPICS.iter().find(|(name, _)| *name == word)?;
+    Some(format!("{}\n\nOptions and examples: toft COMMAND --help", listed(&[*topic])))
+}
 
 /// The name of a command, if the word is one.
 pub(crate) fn known(word: &str) -> Option<&'static str> {
     TABLE.iter().map(|(name, _)| *name).find(|name| *name == word)
 }
 
-/// The commands with what each does, under headings.
-fn grouped_commands() -> String {
+/// Commands with what each does, under headings.
+fn listed(groups: &[Group]) -> String {
     let about = |name: &str| match name {
         "help" => "Show help for a command",
         _ => TABLE.iter().find(|(known, _)| *known == name).map_or("", |(_, about)| about),
     };
-    let mut text = String::new();
-    for (heading, names) in GROUPS {
-        text.push_str(&format!("{heading}:\n"));
-        names.iter().for_each(|name| text.push_str(&format!("  {name:<10}{}\n", about(name))));
-        text.push('\n');
-    }
-    text.trim_end().to_owned()
+    let lines = |(heading, names): &Group| {
+        let mut first = heading.to_string();
+        first[..1].make_ascii_uppercase();
+        let rows = names.iter().map(|name| format!("\n  {name:<9}{}", about(name)));
+        first + &rows.collect::<String>()
+    };
+    groups.iter().map(lines).collect::<Vec<_>>().join("\n")
 }
 
 impl Command {
@@ -262,17 +253,15 @@ impl Command {
                 | Self::Undo(_)
                 | Self::Redo(_)
                 | Self::Import(_)
-                | Self::Compact(_)
                 | Self::Move(_)
-                | Self::Purge(_)
                 | Self::Propose(_)
                 | Self::Withdraw(_)
                 | Self::Accept(_)
                 | Self::Reject(_)
                 | Self::Sync(_)
                 | Self::Ledger(_)
+                | Self::Gc(_)
                 | Self::Ws(_)
-                | Self::Assign(_)
         )
     }
 
@@ -397,7 +386,7 @@ pub(crate) struct Trust {
 #[derive(Args, Debug)]
 #[command(
     after_help = "Default ages: events, attempts, checkpoints and removed workspaces 90d, messages and idle agents 30d, receipts 7d, unreferenced blobs 1d; [retention] in config.toml changes them. `toft ws gc` removes workspaces.\n\n\
-    Examples:\n  toft gc                     # use the ages of [retention]\n  toft gc --older-than 30d    # use this age for everything"
+    Examples:\n  toft gc                     # use the ages of [retention]\n  toft gc --older-than 30d    # use this age for everything\n  toft gc --ledgers           # compact ledgers instead, and archive issues closed long ago"
 )]
 pub(crate) struct Gc {
     /// Delete old events, read messages, ended attempts, checkpoints of ended tasks, idle agents and receipts (the default)
@@ -406,6 +395,12 @@ pub(crate) struct Gc {
     /// Use this age instead of [retention]; agents are kept for at least a day, blobs for an hour
     #[arg(long, value_name = "DUR", value_parser = toft::time::parse_duration)]
     pub(crate) older_than: Option<std::time::Duration>,
+    /// Compact ledgers: one line for each issue; issues that were closed long ago go to the archive
+    #[arg(long, conflicts_with_all = ["data", "older_than"])]
+    pub(crate) ledgers: bool,
+    /// With --ledgers: archive issues that were closed longer ago than this
+    #[arg(long, value_name = "DUR", default_value = "14d", requires = "ledgers", value_parser = toft::time::parse_duration)]
+    pub(crate) archive_after: std::time::Duration,
 }
 
 #[cfg(test)]
@@ -414,12 +409,20 @@ mod tests {
 
     #[test]
     fn every_command_is_under_one_heading() {
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let groups = EVERYDAY.iter().chain(&TOPICS);
+        let mut grouped: Vec<&str> = groups.flat_map(|(_, names)| names.iter().copied()).collect();
         let visible = TABLE.iter().filter(|(_, about)| !about.starts_with("Internal")).map(|(name, _)| *name);
         let mut known: Vec<&str> = visible.chain(["help"]).collect();
         grouped.sort_unstable();
         known.sort_unstable();
         assert_eq!(grouped, known);
+    }
+
+    #[test]
+    fn the_first_screen_of_help_is_short() {
+        let help = <Cli as clap::CommandFactory>::command().render_help().to_string();
+        assert!(help.lines().count() <= 30 && help.lines().all(|line| line.chars().count() <= 80), "{help}");
+        assert!(EVERYDAY.iter().map(|(_, names)| names.len()).sum::<usize>() <= 18);
     }
 
     #[test]

@@ -139,15 +139,33 @@ pub(crate) struct Close {
     pub(crate) reason: String,
 }
 
-/// Delete an issue; restore brings it back.
+/// Delete an issue; restore brings it back. With --purge, remove its text from the ledger's history: its files, its commits, and the
+/// branch of its remote.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+A purge leaves a tombstone without text, which removes the text from every other clone at that clone's next sync. toft does not rewrite \
+the history of your working tree: there it changes only the file. It lists who has copies. A secret that was shared must still be replaced.
+
+Examples:
+  toft delete tf-a41c -m \"a duplicate\"
+  toft delete tf-a41c --purge -n     # show what would be rewritten, and who has copies
+  toft delete tf-a41c --purge")]
 pub(crate) struct Delete {
     /// Issue
     #[arg(add = ArgValueCompleter::new(complete::issues))]
     pub(crate) id: String,
     /// Reason
-    #[arg(short = 'm', long, default_value = "", alias = "message")]
+    #[arg(short = 'm', long, default_value = "", alias = "message", conflicts_with = "purge")]
     pub(crate) reason: String,
+    /// Remove the issue's text from the history of its ledger; restore cannot bring it back
+    #[arg(long)]
+    pub(crate) purge: bool,
+    /// With --purge: show what would be done
+    #[arg(short = 'n', long, requires = "purge")]
+    pub(crate) dry_run: bool,
+    /// With --purge: do not ask before rewriting the remote's branch
+    #[arg(short, long, requires = "purge")]
+    pub(crate) yes: bool,
 }
 
 /// Restore a deleted issue.
@@ -278,14 +296,6 @@ Examples:
     },
 }
 
-/// Compact ledgers and archive issues closed long ago.
-#[derive(Args, Debug)]
-pub(crate) struct Compact {
-    /// Archive issues that were closed longer ago than this
-    #[arg(long, value_name = "DUR", default_value = "14d", value_parser = parse_duration)]
-    pub(crate) archive_after: std::time::Duration,
-}
-
 /// Import issues: beads, jsonl, markdown, caw, langgraph.
 #[derive(Args, Debug)]
 #[command(
@@ -309,13 +319,14 @@ pub(crate) struct Import {
 /// Export issues: beads, jsonl, csv, schema.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toft export jsonl > backup.jsonl\n  toft export beads .beads             # import what beads changed, then write what changed here\n  toft export beads | bd import -      # the same for beads with a database, after toft import beads"
+    after_help = "Examples:\n  toft export jsonl > backup.jsonl\n  toft export schema                   # of the lines of a ledger\n  toft export schema claim             # of one call of the library; `calls`: of all\n  toft export beads .beads             # import what beads changed, then write what changed here\n  toft export beads | bd import -      # the same for beads with a database, after toft import beads"
 )]
 pub(crate) struct Export {
-    /// Format: beads, jsonl, csv; schema prints the JSON schema of a ledger's lines
+    /// Format: beads, jsonl, csv; schema prints the JSON schema of a ledger's lines, or of a call
     #[arg(value_parser = ["beads", "jsonl", "csv", "schema"])]
     pub(crate) form: String,
-    /// Beads file or .beads directory to update in place; without it, issues go to standard output
+    /// Beads file or .beads directory to update in place; without it, issues go to standard output. With schema: a call
+    #[arg(value_name = "FILE|CALL")]
     pub(crate) file: Option<String>,
     /// Ledger for issues that only beads has
     #[arg(long, value_name = "NAME", requires = "file")]

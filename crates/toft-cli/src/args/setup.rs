@@ -12,10 +12,11 @@ toft setup claude codex -y    # write the changes for these two\n  \
 toft setup --user -y          # in your home directory, for every repository\n  \
 toft setup --remove -y        # remove toft's changes\n  \
 toft setup guard -y           # check every git push for private issues\n  \
+eval \"$(toft setup shell)\"    # in ~/.bashrc: tcd ID changes to an issue's workspace\n  \
 toft doctor                   # check that the hooks run"
 )]
 pub(crate) struct Setup {
-    /// Agents; guard installs git's pre-push hook
+    /// Agents; guard installs git's pre-push hook; shell [bash|zsh|fish] prints a function for your shell's start file
     #[arg(value_name = "AGENT")]
     pub(crate) agents: Vec<String>,
     /// All agents that toft knows

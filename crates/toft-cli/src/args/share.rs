@@ -128,33 +128,14 @@ pub(crate) struct Move {
     pub(crate) yes: bool,
 }
 
-/// Remove an issue's text from a ledger's history: its files, its commits, and the branch of its remote.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-A tombstone without text is left; it removes the text from every other clone at that clone's next sync. toft does not rewrite the \
-history of your working tree: there it changes only the file. It lists who has copies. A secret that was shared must still be replaced.
-
-Examples:
-  toft purge tf-a41c -n     # show what would be rewritten, and who has copies
-  toft purge tf-a41c")]
-pub(crate) struct Purge {
-    /// Issue
-    pub(crate) id: String,
-    /// Dry run: show what would be done
-    #[arg(short = 'n', long)]
-    pub(crate) dry_run: bool,
-    /// Do not ask before rewriting the remote's branch
-    #[arg(short, long)]
-    pub(crate) yes: bool,
-}
-
 /// Check that this installation works, or what commits would publish.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   toft doctor                        # check the store, ledgers, workspaces and hooks
   toft doctor --outgoing             # check commits that no remote has for private text
-  toft doctor --outgoing main..fix   # the same for a range")]
+  toft doctor --outgoing main..fix   # the same for a range
+  toft doctor --upgrade              # upgrade the store to the schema of this version")]
 pub(crate) struct Doctor {
     /// Check what commits would publish: those of RANGE, or those that no remote has
     #[arg(long, value_name = "RANGE", num_args = 0..=1, default_missing_value = "")]
@@ -165,4 +146,7 @@ pub(crate) struct Doctor {
     /// With --outgoing: allow a finding, now and later, by its id
     #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "outgoing")]
     pub(crate) allow: Vec<String>,
+    /// Upgrade the store to the schema of this version. Stop processes of older versions first
+    #[arg(long, conflicts_with = "outgoing")]
+    pub(crate) upgrade: bool,
 }

@@ -1,4 +1,4 @@
-//! Flags of backups, of schemas, and of what packages need.
+//! Flags of backups, and of what packages need.
 
 use std::path::PathBuf;
 
@@ -34,17 +34,6 @@ pub(crate) struct RestoreBackup {
     /// Replace an undamaged store; the old one is kept under another name
     #[arg(long)]
     pub(crate) replace: bool,
-}
-
-/// Print the JSON schemas of all calls of the library: requests, outcomes and refusals.
-#[derive(Args, Debug)]
-#[command(
-    after_help = "Examples:\n  toft schema -q                        # the names of all calls\n  toft schema claim                     # one call"
-)]
-pub(crate) struct Schema {
-    /// Only this call
-    #[arg(value_name = "CALL")]
-    pub(crate) call: Option<String>,
 }
 
 // Without a doc comment, each command keeps its own text from the table.

@@ -176,6 +176,7 @@ pub(crate) struct Finish {
 Examples:
   toft show tf-a41c --why     # why it cannot start
   toft show tf-a41c --log     # the log of its last attempt
+  toft show tf-a41c --diff    # what its agent changed
   toft show @ --context       # the brief of the task you hold")]
 pub(crate) struct Show {
     /// Issue, task, workflow or agent, by id or unique prefix; @ is the task you hold
@@ -199,6 +200,15 @@ pub(crate) struct Show {
     /// With --log: line by line, as it was written
     #[arg(long, requires = "log")]
     pub(crate) raw: bool,
+    /// Show the changes of an agent, committed or not: its workspace against where it began. @ is the workspace you are in
+    #[arg(long, conflicts_with_all = ["why", "state", "context", "log", "at"])]
+    pub(crate) diff: bool,
+    /// With --diff: only how much each file changed
+    #[arg(long, requires = "diff")]
+    pub(crate) stat: bool,
+    /// With --diff: mark words instead of lines; only with git
+    #[arg(long, requires = "diff", conflicts_with = "stat")]
+    pub(crate) words: bool,
     /// Show an issue as of a revision or time: a commit, 2026-11-15, 2026-11-15T12:00:00Z
     #[arg(long, value_name = "REV|TIME", conflicts_with_all = ["why", "state", "context", "log"])]
     pub(crate) at: Option<String>,
@@ -357,8 +367,8 @@ pub(crate) struct Logs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  toft log tf-a41c              # the history of one issue
-  toft log --follow --json      # one JSON line for each new event")]
+  toft history tf-a41c              # the history of one issue
+  toft history --follow --json      # one JSON line for each new event")]
 pub(crate) struct Log {
     /// Only history of this issue, task, workflow or agent
     pub(crate) id: Option<String>,

@@ -3,10 +3,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum};
-use clap_complete::ArgValueCompleter;
 use toft::time::parse_duration;
 
-use super::{complete, positive, work::Hold};
+use super::{positive, work::Hold};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,26 +26,6 @@ docs/guides/workspaces.md for the keys.";
 pub(crate) struct Ws {
     #[command(subcommand)]
     pub(crate) command: WsCommand,
-}
-
-/// Show the changes of an agent: its workspace against where it began, committed or not. Files that version control does not track are
-/// not in it.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  toft diff tf-a41c            # the whole change
-  toft diff tf-a41c --stat     # how much each file changed
-  toft diff tf-a41c | less     # page by page")]
-pub(crate) struct Diff {
-    /// Issue, task or workspace [default: the workspace you are in]
-    #[arg(add = ArgValueCompleter::new(complete::issues))]
-    pub(crate) id: Option<String>,
-    /// Show only how much each file changed
-    #[arg(long)]
-    pub(crate) stat: bool,
-    /// Mark words instead of lines; only with git
-    #[arg(long, conflicts_with = "stat")]
-    pub(crate) words: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -95,21 +74,6 @@ pub(crate) enum WsCommand {
     Pin(OneWs),
     /// Unpin a workspace
     Unpin(OneWs),
-}
-
-const SHELL_EXAMPLES: &str = "\
-Examples:
-  eval \"$(toft shell bash)\"       # in ~/.bashrc
-  eval \"$(toft shell zsh)\"        # in ~/.zshrc
-  toft shell fish | source         # in ~/.config/fish/config.fish
-  tcd tf-a41c                      # change to the workspace of an issue";
-
-/// Print a shell function: tcd ID changes to an issue's workspace.
-#[derive(Args, Debug)]
-#[command(after_help = SHELL_EXAMPLES)]
-pub(crate) struct Shell {
-    /// Shell [default: the one that $SHELL names]
-    pub(crate) shell: Option<ShellKind>,
 }
 
 /// A shell that the function can be printed for.

@@ -11,7 +11,7 @@ use toft::{
 
 use super::{App, Done, plan, word, work::held};
 use crate::{
-    args::{AgentCommand, AgentsOf, Answer, Assign, Inbox, Pause, Register, Resume, Send, Tell},
+    args::{AgentCommand, AgentsOf, Answer, Inbox, Pause, Register, Resume, Send, Tell},
     exit::Failure,
     render,
 };
@@ -113,9 +113,9 @@ fn tell_agents(app: &App<'_>, agents: &AgentsOf, state: AgentState, note: Option
     app.show(&render::AgentsTold(app.perform(toft, request)?))
 }
 
-pub(super) fn assign(app: &App<'_>, args: &Assign) -> Done {
+pub(super) fn assign(app: &App<'_>, id: &str, to: Option<&str>) -> Done {
     let toft = app.open()?;
-    match toft.work().assign(&toft.located().agent, app.op(), &args.id, args.to.as_deref())? {
+    match toft.work().assign(&toft.located().agent, app.op(), id, to)? {
         Assigned::Task(task) => app.show(&render::TaskAssigned(*task)),
         Assigned::Issue(wrote, to_somebody) => {
             let did = if to_somebody { "Assigned" } else { "Unassigned" };

@@ -24,7 +24,7 @@ use super::{
     board::{https_address, open_board},
 };
 use crate::{
-    args::{CreateToken, Join, Login, RepoCommand, Serve, TokenCommand},
+    args::{CreateToken, Login, RepoCommand, Serve, TokenCommand},
     exit::Failure,
     render::{LoggedIn, RepositoryList, Serving, TokenList, TokenMade, TokensRevoked, clean, log_line, tell_wait},
 };
@@ -86,6 +86,9 @@ fn board_address(text: &str, listen: SocketAddr) -> Result<String, Failure> {
 }
 
 pub(super) fn login(app: &App<'_>, args: &Login) -> Done {
+    if let Some(code) = &args.code {
+        return join(app, &args.url, code);
+    }
     if args.web {
         let login = ProviderLogin::begin(&args.url)?;
         let (address, code) = login.shown();
@@ -103,9 +106,9 @@ pub(super) fn login(app: &App<'_>, args: &Login) -> Done {
     app.show(&LoggedIn::of(&args.url, known, file))
 }
 
-pub(super) fn join(app: &App<'_>, args: &Join) -> Done {
-    let (known, file) = session_token::join(&args.url, &args.code)?;
-    app.show(&LoggedIn::of(&args.url, known, file))
+pub(super) fn join(app: &App<'_>, url: &str, code: &str) -> Done {
+    let (known, file) = session_token::join(url, code)?;
+    app.show(&LoggedIn::of(url, known, file))
 }
 
 pub(super) fn token(app: &App<'_>, command: &TokenCommand) -> Done {

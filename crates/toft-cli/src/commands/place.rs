@@ -8,7 +8,7 @@ use toft::{
     retention::{Retention, RetentionKind},
 };
 
-use super::{App, Done, asked, setup, share};
+use super::{App, Done, asked, plan, setup, share, upkeep};
 use crate::{
     args::{Doctor, Gc, Init, Trust},
     exit::Failure,
@@ -64,26 +64,39 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
 }
 
 pub(super) fn locate(app: &App<'_>) -> Done {
+    app.show(&place(app)?)
+}
+
+/// The store, repository and worktree in use; also if the store cannot be asked.
+fn place(app: &App<'_>) -> Result<Place, Failure> {
     let located = toft::locate(&app.config()?)?;
-    // Where things are is told even if the store cannot be asked.
     let workspace = match located.store.missing() {
-        false => toft::Toft::at(located.clone()).and_then(|toft| toft.work().workspace_here()).ok().flatten(),
+        false => app.open().ok().and_then(|toft| toft.work().workspace_here().ok()).flatten(),
         true => None,
     };
-    app.show(&Place { located, workspace })
+    Ok(Place { located, workspace })
 }
 
 pub(super) fn doctor(app: &App<'_>, args: &Doctor) -> Done {
+    if args.upgrade {
+        return upkeep::migrate(app);
+    }
     if let Some(range) = &args.outgoing {
         return share::outgoing(app, range, args.yes, &args.allow);
     }
-    let mut checks = examine(app.open()?);
-    checks.extend(setup::guarded(app.open()?)?);
-    checks.extend(setup::hook_checks(app.open()?.located())?);
+    let place = place(app)?;
+    let toft = match app.open() {
+        Ok(toft) => toft,
+        Err(failure) => return app.show_failed(&Examined { place, checks: Vec::new() }, failure),
+    };
+    let mut checks = examine(toft);
+    checks.extend(setup::guarded(toft)?);
+    checks.extend(setup::hook_checks(toft.located())?);
     let failed = checks.iter().filter(|check| check.health == Health::Fail).count();
+    let examined = Examined { place, checks };
     match failed {
-        0 => app.show(&Examined(checks)),
-        _ => app.show_failed(&Examined(checks), Failure::unhealthy(failed)),
+        0 => app.show(&examined),
+        _ => app.show_failed(&examined, Failure::unhealthy(failed)),
     }
 }
 
@@ -114,6 +127,9 @@ pub(super) fn trust(app: &App<'_>, args: &Trust) -> Done {
 }
 
 pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {
+    if args.ledgers {
+        return plan::compact(app, args.archive_after);
+    }
     let toft = app.open()?;
     let retention = match args.older_than {
         Some(keep) => Retention::all(keep),

@@ -1,6 +1,6 @@
 //! Issues.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use toft::{
     Toft,
@@ -15,7 +15,7 @@ use toft::{
     workspace::Workspace,
 };
 
-use super::{App, Done, at_terminal, word};
+use super::{App, Done, agent, at_terminal, share, upkeep, word};
 use crate::{
     args, editor,
     exit::Failure,
@@ -161,6 +161,11 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
     }
     let by_hand =
         asked == Edit::default() && !app.served && !super::confined::is() && at_terminal() && !app.output.machine();
+    if let ([id], Some(to)) = (args.ids.as_slice(), &asked.assignee)
+        && asked == (Edit { assignee: Some(to.clone()), ..Edit::default() })
+    {
+        return agent::assign(app, id, to.as_deref());
+    }
     if args.editor || by_hand {
         return change_by_hand(app, &plan, args, asked);
     }
@@ -240,6 +245,9 @@ pub(super) fn close(app: &App<'_>, args: &args::Close) -> Done {
 }
 
 pub(super) fn delete(app: &App<'_>, args: &args::Delete) -> Done {
+    if args.purge {
+        return share::purge(app, args);
+    }
     let wrote = plan(app.open()?)?.delete(&args.id, &args.reason)?;
     app.show(&IssueWritten { wrote, did: "Deleted", several: several(app.open()?)? })
 }
@@ -257,7 +265,7 @@ pub(super) fn undo(app: &App<'_>, args: &args::Undo) -> Done {
         None => work.undo(agent, args.count, args.dry_run)?,
     };
     if undone.is_empty() {
-        return Err(Failure::nothing("there is no operation of yours to undo", "toft log"));
+        return Err(Failure::nothing("there is no operation of yours to undo", "toft history"));
     }
     app.show(&UndoDone { undone, dry_run: args.dry_run, redo: false })
 }
@@ -273,8 +281,8 @@ pub(super) fn redo(app: &App<'_>, args: &args::Redo) -> Done {
     app.show(&UndoDone { undone: redone, dry_run: args.dry_run, redo: true })
 }
 
-pub(super) fn compact(app: &App<'_>, args: &args::Compact) -> Done {
-    app.show(&Compacted(plan(app.open()?)?.compact(args.archive_after)?))
+pub(super) fn compact(app: &App<'_>, archive_after: Duration) -> Done {
+    app.show(&Compacted(plan(app.open()?)?.compact(archive_after)?))
 }
 
 pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
@@ -319,6 +327,7 @@ fn read_text(file: &str) -> Result<String, Failure> {
 
 pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
     let form = match args.form.as_str() {
+        "schema" if args.file.is_some() => return upkeep::schema(app, args.file.as_deref().unwrap_or_default()),
         "schema" => {
             app.output.lines(&[format!("{:#}", toft::issue::schema())]);
             return Ok(std::process::ExitCode::SUCCESS);

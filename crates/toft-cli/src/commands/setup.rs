@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fs, io::IsTerminal as _, path::Path, time::Duration};
 
+use clap::ValueEnum as _;
 use toft::{
     Located, Toft,
     doctor::{Check, Health},
@@ -11,10 +12,10 @@ use toft::{
 use super::{
     App, Done,
     hook::{HOOK_LOG, MAX_LOG_BYTES},
-    said_yes,
+    said_yes, ws,
 };
 use crate::{
-    args::Setup,
+    args::{Setup, ShellKind},
     exit::Failure,
     render::{GuardSet, Page, SetupShown},
     setup::{self, ClientAnswer, Guard, GuardStatus, HARNESSES, Harness, SetupTarget},
@@ -26,6 +27,10 @@ const RECENT: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
     if args.agents.iter().any(|name| name == "guard") {
         return guard(app, args);
+    }
+    if let Some(("shell", kind)) = args.agents.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        let kind = kind.first().map(|kind| ShellKind::from_str(kind, false)).transpose();
+        return ws::shell(app, kind.map_err(|_| Failure::invalid("that shell is not known", "bash, zsh or fish"))?);
     }
     if !args.user && !args.remove && !args.dry_run && contributes(app)? {
         return Err(Failure::invalid(

@@ -107,7 +107,7 @@ pub(super) fn move_issues(app: &App<'_>, args: &args::Move) -> Done {
     app.show(&IssuesMoved { moved, try_only: args.dry_run })
 }
 
-pub(super) fn purge(app: &App<'_>, args: &args::Purge) -> Done {
+pub(super) fn purge(app: &App<'_>, args: &args::Delete) -> Done {
     let plan = plan::plan(app.open()?)?;
     let purged = plan.purge(&args.id, true)?;
     if args.dry_run {
@@ -117,7 +117,7 @@ pub(super) fn purge(app: &App<'_>, args: &args::Purge) -> Done {
         let (commits, remote) = (purged.commits, toft::text::clean(remote));
         let shown = format!("About to rewrite {commits} commits of the ledger here and on {remote}.\n");
         if !said_yes(&shown, "Rewrite them?")? {
-            let help = "toft purge -n shows what would be rewritten; --yes does not ask";
+            let help = "toft delete --purge -n shows what would be rewritten; --yes does not ask";
             return Err(Failure::held("nothing was purged", help));
         }
     }

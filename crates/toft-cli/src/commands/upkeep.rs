@@ -6,7 +6,7 @@ use toft::{refusal::Refusal, verbs::calls};
 
 use super::{App, Done};
 use crate::{
-    args::{Backup, BackupCommand, Schema, WriteTo},
+    args::{Backup, BackupCommand, WriteTo},
     exit::Failure,
     render::{BackedUp, CallSchemas, FilesWritten, Migrated, RestoredFrom},
 };
@@ -23,12 +23,16 @@ pub(super) fn migrate(app: &App<'_>) -> Done {
     app.show(&Migrated { store: located.store.to_string(), from, to })
 }
 
-pub(super) fn schema(app: &App<'_>, args: &Schema) -> Done {
-    if let Some(name) = args.call.as_deref().filter(|name| calls::find(name).is_none()) {
+/// The word for all calls of the library where one may be named.
+const ALL_CALLS: &str = "calls";
+
+pub(super) fn schema(app: &App<'_>, call: &str) -> Done {
+    let call = Some(call).filter(|call| *call != ALL_CALLS);
+    if let Some(name) = call.filter(|name| calls::find(name).is_none()) {
         let refusal = Refusal::NotFound { what: "call".into(), text: name.to_owned() };
         return Err(toft::Error::Refused(refusal).into());
     }
-    app.show(&CallSchemas(calls::schema(args.call.as_deref())))
+    app.show(&CallSchemas(calls::schema(call)))
 }
 
 pub(super) fn backup(app: &App<'_>, args: &Backup) -> Done {

@@ -347,6 +347,9 @@ fn evidence(args: &args::Finish) -> Evidence {
 }
 
 pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
+    if args.diff {
+        return ws::diff(app, args);
+    }
     let toft = app.open()?;
     if args.context {
         let id = toft.work().whole_id(&args.id)?;

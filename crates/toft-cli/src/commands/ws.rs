@@ -4,7 +4,7 @@ use toft::{Toft, lease::Fence, workspace::Workspace, workspaces::Wanted};
 
 use super::{App, Done};
 use crate::{
-    args::{CreateWs, Diff, From, Hold, Shell, ShellKind, WsCommand},
+    args::{CreateWs, From, Hold, ShellKind, Show, WsCommand},
     exit::Failure,
     render::{
         DiffShown, Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown,
@@ -13,10 +13,11 @@ use crate::{
 };
 
 /// Shows what was changed in a workspace.
-pub(super) fn diff(app: &App<'_>, args: &Diff) -> Done {
+pub(super) fn diff(app: &App<'_>, args: &Show) -> Done {
     let toft = app.open()?;
     let all = toft.workspaces()?;
-    let workspace = all.open(&all.named(args.id.as_deref())?)?;
+    let id = Some(args.id.as_str()).filter(|id| *id != "@");
+    let workspace = all.open(&all.named(id)?)?;
     let diff = all.diff(&workspace, args.words)?;
     app.show(&DiffShown { workspace, diff, stat: args.stat })
 }
@@ -89,14 +90,15 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
 }
 
 /// The function for the shell that is named, or that the user has.
-pub(super) fn shell(app: &App<'_>, args: &Shell) -> Done {
+/// Prints a shell function for a shell, or for the one that `$SHELL` names.
+pub(super) fn shell(app: &App<'_>, shell: Option<ShellKind>) -> Done {
     let own = std::env::var("SHELL").unwrap_or_default();
     let own = match own.rsplit('/').next() {
         Some("fish") => ShellKind::Fish,
         Some("zsh") => ShellKind::Zsh,
         _ => ShellKind::Bash,
     };
-    app.show(&ShellFunction(args.shell.unwrap_or(own)))
+    app.show(&ShellFunction(shell.unwrap_or(own)))
 }
 
 /// The fence of this session's hold on what is done in a workspace.

@@ -195,7 +195,7 @@ impl View for Told {
     fn text(&self, page: &mut Page) {
         page.line(match &self.read {
             Some(event) => format!("Delivered to {} at {}.", clean(&event.actor), page.moment(event.at)),
-            None => format!("Sent, not read yet; toft log {} shows when it is.", self.message.id),
+            None => format!("Sent, not read yet; toft history {} shows when it is.", self.message.id),
         });
     }
 }

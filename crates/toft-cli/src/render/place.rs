@@ -155,7 +155,11 @@ impl View for Initialised {
     }
 }
 
-pub(crate) struct Examined(pub(crate) Vec<Check>);
+/// What doctor saw, and where.
+pub(crate) struct Examined {
+    pub(crate) place: Place,
+    pub(crate) checks: Vec<Check>,
+}
 
 impl View for Examined {
     fn kind(&self) -> &'static str {
@@ -163,15 +167,17 @@ impl View for Examined {
     }
 
     fn json(&self) -> Value {
-        data(&self.0)
+        data(&self.checks)
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.iter().filter(|check| check.health == Health::Fail).map(|check| check.what.clone()).collect()
+        self.checks.iter().filter(|check| check.health == Health::Fail).map(|check| check.what.clone()).collect()
     }
 
     fn text(&self, page: &mut Page) {
-        for check in &self.0 {
+        self.place.text(page);
+        page.line("");
+        for check in &self.checks {
             let health = match check.health {
                 Health::Ok => page.ink(Ink::Good, "ok  "),
                 Health::Warn => page.ink(Ink::Busy, "warn"),

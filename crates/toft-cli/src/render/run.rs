@@ -469,7 +469,7 @@ impl View for TryShown {
         page.line("");
         page.line("Look around, then answer the question and run the rest:");
         page.line(format!("  cd {} && {}", clean(&quoted(&self.repo)), clean(&self.shell)));
-        page.line("  toft list --all · toft log · toft graph · git log --all --oneline");
+        page.line("  toft list --all · toft history · toft graph · git log --all --oneline");
         page.line("  toft answer ID \"…\"         # answers the question");
         page.line("  toft run --land --until-idle -- ../agent");
         page.line("What is finished was checked and has landed in main: git log --first-parent");

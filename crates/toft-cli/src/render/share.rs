@@ -302,7 +302,7 @@ impl View for PurgeDone {
             ));
         }
         page.line("  this clone: unreachable commits until git's next gc");
-        page.line(format!("  `toft log`, in the store {}", clean(store)));
+        page.line(format!("  `toft history`, in the store {}", clean(store)));
     }
 }
 

@@ -176,7 +176,7 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
                 let span = |seconds| toft::time::span(Duration::from_secs(seconds));
                 let away = silent_s.map_or_else(|| "unregistered".to_owned(), |s| format!("offline for {}", span(s)));
                 let next = if *free { "; the next claim that finds nothing else takes it" } else { "" };
-                format!("  {id}  {name} is assigned to {to}, {away}{next}\n    toft assign {id} --none")
+                format!("  {id}  {name} is assigned to {to}, {away}{next}\n    toft edit {id} --assignee \"\"")
             }
             NeedsYou::Message { id, from, text } => {
                 format!("  {id}  {}: {}\n    toft agent inbox --human", clean(from), short(text, 100))

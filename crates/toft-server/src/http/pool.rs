@@ -33,7 +33,7 @@ pub(super) struct StorePool {
 
 impl StorePool {
     pub(super) fn open(home: &Home, connections: usize) -> Result<Self, Error> {
-        // A missing store is made; an older one of a server is upgraded by `toft migrate` only.
+        // A missing store is made; an older one of a server is upgraded by `toft doctor --upgrade` only.
         let first = match Engine::open(home, Open::Known) {
             Err(Error::NotInitialised { .. }) => Engine::open(home, Open::Create)?,
             opened => opened?,

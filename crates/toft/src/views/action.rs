@@ -233,7 +233,7 @@ impl RowAction {
     }
 
     pub(crate) fn unassign(id: &str) -> Self {
-        Self::new('a', "unassign", &["assign", id, "--none"]).by(assign::Request::NAME)
+        Self::new('a', "unassign", &["edit", id, "--assignee="]).by(assign::Request::NAME)
     }
 
     pub(crate) fn raise(workflow: &str) -> Self {

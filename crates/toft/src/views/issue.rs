@@ -434,7 +434,7 @@ impl IssueView {
     pub fn diff(source: &RepositorySource<'_>, id: &str) -> Result<DiffView, Error> {
         if !source.is_clone {
             return Ok(DiffView::missing(
-                "it is shown in a clone: toft review, toft diff, or the board there".to_owned(),
+                "it is shown in a clone: toft review, toft show --diff, or the board there".to_owned(),
             ));
         }
         let work = source.toft.work();
