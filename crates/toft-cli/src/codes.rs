@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn help_lists_every_exit_code() {
-        let help = crate::args::EXAMPLES.replace('\n', " ");
+        let help = crate::args::EXIT_CODES.replace('\n', " ");
         for (number, word, _) in STATUSES {
             assert!(help.contains(&format!("{number} {word}")), "{number} {word}");
         }

@@ -22,7 +22,14 @@ use crate::{args::Cli, exit::Failure, render::Output};
 fn main() -> ExitCode {
     // Answers a shell that asks for completions, and ends.
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();
-    let words: Vec<_> = std::env::args_os().collect();
+    let mut words: Vec<_> = std::env::args_os().collect();
+    if words.len() == 1 {
+        if let Some(page) = commands::welcome() {
+            Output::plain(false).lines(&[page]);
+            return ExitCode::SUCCESS;
+        }
+        words.push("status".into());
+    }
     if let Some(page) = asked_topic(&words) {
         Output::plain(false).lines(&[page]);
         return ExitCode::SUCCESS;

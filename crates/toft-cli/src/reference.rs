@@ -3,7 +3,6 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use clap::{Arg, Command, CommandFactory as _};
-use serde_json::Value;
 use toft::{
     KeyScope, config_keys,
     events::{EVENTS, EventKind},
@@ -55,7 +54,6 @@ pub(crate) fn write_pages(dir: &Path) -> std::io::Result<Vec<String>> {
         ("configuration.md", configuration()),
         ("errors.md", errors()),
         ("events.md", events()),
-        ("calls.md", calls()),
         ("tokens.md", tokens()),
     ];
     pages
@@ -95,42 +93,6 @@ fn plain(text: &str) -> String {
 /// The same in a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
-}
-
-/// The calls of the library, from their schemas.
-fn calls() -> String {
-    let mut text = page(
-        "Calls",
-        "What the library and its surfaces ask of a store: one call is one transaction. `toft export schema CALL` prints the JSON schema of \
-         its request and outcome. Durations are in milliseconds, times in RFC 3339. A field with `?` may be left out.",
-    );
-    let schema = calls::schema(None);
-    let resolve = |part: &Value| match part["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
-        Some(name) => schema["$defs"][name].clone(),
-        None => part.clone(),
-    };
-    for (name, call) in schema["calls"].as_object().into_iter().flatten() {
-        let request = resolve(&call["request"]);
-        let about = request["description"].as_str().unwrap_or_default();
-        let access = if call["writes"] == true { "Writes." } else { "Reads." };
-        let _ = write!(text, "\n## {name}\n\n{} {access}\n", plain(about));
-        let required =
-            |field: &str| request["required"].as_array().is_some_and(|names| names.iter().any(|n| n == field));
-        let fields = request["properties"].as_object().into_iter().flatten();
-        let rows: Vec<String> = fields
-            .map(|(field, schema)| {
-                let optional = if required(field) { "" } else { "?" };
-                format!(
-                    "| `{field}`{optional} | {} |\n",
-                    cell(&plain(schema["description"].as_str().unwrap_or_default()))
-                )
-            })
-            .collect();
-        if !rows.is_empty() {
-            let _ = write!(text, "\n| field | meaning |\n| --- | --- |\n{}", rows.concat());
-        }
-    }
-    text
 }
 
 fn commands() -> String {

@@ -379,6 +379,21 @@ fn taking_workspaces_down_says_what_becomes_of_their_branches() {
 }
 
 #[test]
+fn toft_alone_says_the_next_step() {
+    let home = Home::new();
+    let said = home.toft(home.path(), &[]).ok();
+    assert!(said.starts_with("This directory is not in a repository.") && said.contains("toft try"), "{said}");
+    let repo = home.git("shop");
+    let said = home.toft(&repo, &[]).ok();
+    assert!(said.starts_with("shop is a git repository. toft is not set up in it."), "{said}");
+    assert!(said.contains("keep issues in .git/toft;") && !said.contains(".beads"), "{said}");
+    std::fs::create_dir(repo.join(".beads")).unwrap();
+    assert!(home.toft(&repo, &[]).ok().contains("toft import beads .beads"));
+    home.toft(&repo, &["init"]).ok();
+    assert_eq!(home.toft(&repo, &[]).ok(), home.toft(&repo, &["status"]).ok());
+}
+
+#[test]
 fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive() {
     let home = Home::new();
     let repo = home.repo("api");

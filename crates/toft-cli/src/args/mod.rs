@@ -35,6 +35,11 @@ pub(crate) use self::{
     ws::{CreateWs, From, ListWs, OneWs, RescueWs, RmWs, ShellKind, Ws, WsCommand},
 };
 
+/// The footer of the pages of `toft help WORD`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not found or ambiguous, 4 not allowed, 5 conflict,
+6 nothing to do, 7 busy or timed out: retry, 8 needs doctor.";
+
 const REST: &str = "\
 Watch: toft top, toft board. Answer: toft answer ID \"…\".
 More:  toft help issues|agents|plans|share|fleet|admin, toft COMMAND --help
@@ -200,7 +205,7 @@ pub(crate) const TOPICS: [Group; 6] = [
 /// What `toft help WORD` prints, if the word is a topic.
 pub(crate) fn topic(word: &str) -> Option<String> {
     let topic = TOPICS.iter().find(|(name, _)| *name == word)?;
-    Some(format!("{}\n\nOptions and examples: toft COMMAND --help", listed(&[*topic])))
+    Some(format!("{}\n\nOptions and examples: toft COMMAND --help\n{EXIT_CODES}", listed(&[*topic])))
 }
 
 /// The name of a command, if the word is one.

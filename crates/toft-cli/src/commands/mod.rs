@@ -20,8 +20,11 @@ mod setup;
 mod share;
 mod top;
 mod upkeep;
+mod welcome;
 mod work;
 mod ws;
+
+pub(crate) use self::welcome::welcome;
 
 use std::{
     cell::{OnceCell, RefCell},
