@@ -221,10 +221,10 @@ fn issues_are_changed_closed_and_found_as_people_type_it() {
 fn what_agents_guess_works_and_mistakes_are_one_line_with_the_remedy() {
     let home = Home::new();
     let repo = home.repo("api");
-    home.toft(&repo, &["create", "guess"]).ok();
+    home.toft(&repo, &["new", "guess"]).ok();
     home.toft(&repo, &["next"]).ok();
-    home.toft(&repo, &["checkpoint", "-m", "n"]).ok();
-    home.toft(&repo, &["get", "@"]).ok();
+    home.toft(&repo, &["save", "-m", "n"]).ok();
+    home.toft(&repo, &["show", "@"]).ok();
     home.toft(&repo, &["done", "-m", "d", "--no-change", "e"]).ok();
     home.toft(&repo, &["ls"]).ok();
     for (args, remedy) in [

@@ -172,7 +172,7 @@ fn endanger(home: &Home, dir: &Path, n: usize, dice: &mut Dice) {
 
 /// Every commit that somebody could miss.
 fn commits(home: &Home, dir: &Path) -> Vec<String> {
-    let args = ["history", "--walk-reflogs", "--format=%H", "HEAD"];
+    let args = ["log", "--walk-reflogs", "--format=%H", "HEAD"];
     let logged = home.run(dir, "git", &args);
     logged.lines().map(str::to_owned).collect()
 }
