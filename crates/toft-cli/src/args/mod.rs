@@ -53,6 +53,8 @@ Everywhere: -C DIR, --as NAME, --store STORE, --json, -q, --color, -h, -V";
     version,
     help_template = "{about}\n\nUsage: toft COMMAND [OPTIONS]             First time? toft try (a demo)\n\n{before-help}",
     before_help = format!("{}\n\n{REST}", listed(&EVERYDAY)),
+    // For the man page: the first screen has no place for it.
+    after_help = EXIT_CODES,
     propagate_version = false,
     disable_help_subcommand = false
 )]
