@@ -24,7 +24,10 @@ fn main() -> ExitCode {
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();
     let mut words: Vec<_> = std::env::args_os().collect();
     if words.len() == 1 {
-        if let Some(page) = commands::welcome() {
+        // A confined agent does not see the store.
+        if toft::runner::SocketAddress::of_runner().is_none()
+            && let Some(page) = commands::welcome()
+        {
             Output::plain(false).lines(&[page]);
             return ExitCode::SUCCESS;
         }

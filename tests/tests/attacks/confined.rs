@@ -76,6 +76,9 @@ fn an_agent_in_a_sandbox_has_the_rights_of_its_one_task() {
             refused ws list; refused run --once -- true; refused undo; refused sync; refused gc; refused delete {other}
             refused --as bob save -m x; refused --store global list; refused list --all-repos; refused show {other} --log
             refused answer {other} yes; refused flow abandon {other}; refused doctor; refused setup claude; refused trust --yes
+            refused delete {other} --purge -n; refused gc --ledgers; refused show @ --diff; refused export schema calls; refused setup shell
+            refused edit {other} --assignee bob; refused doctor --upgrade; refused login http://127.0.0.1:1 --code x
+            toft | grep 'not set up' && echo "allowed: to think that toft is not here"
             refused save --fence 1.stolen -m x; refused backup $PWD/b; refused import jsonl x; refused export jsonl; refused pause; refused edit @ -e
             echo "a --output={evil} b 0" | toft hook pre-push x > /dev/null 2>&1
             head -c 20000000 /dev/zero | toft add - > out 2>&1; grep -q 'longer than' out || echo "allowed: endless input"
