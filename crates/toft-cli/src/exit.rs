@@ -207,9 +207,7 @@ impl From<Error> for Failure {
                 Self::new(NOT_ALLOWED, "no_token", message, "toft login URL keeps a token that its server gave you")
             }
             Error::OnServer { .. } => Self::new(USAGE, "on_server", message, "ask who runs that server"),
-            Error::Config { .. } => {
-                Self::new(USAGE, "config", message, "correct that value; toft doctor lists the files")
-            }
+            Error::Config { .. } => Self::new(USAGE, "config", message, "correct that value, or remove its line"),
             Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "see docs/guides/plans.md for the format"),
             Error::Workspace(error) => workspace(&error, message),
             Error::Exchange(error) => {

@@ -11,7 +11,7 @@ use toft::{
 };
 
 use crate::{
-    args::{Cli, EVERYDAY, TOPICS},
+    args::{Cli, EVERYDAY_COMMANDS, HELP_TOPICS},
     codes::{CODES, STATUSES},
 };
 
@@ -102,7 +102,7 @@ fn commands() -> String {
         "Commands",
         "Every command takes the [global options](#global-options). `toft COMMAND --help` prints the same text in a terminal.",
     );
-    for (heading, names) in EVERYDAY.into_iter().chain(TOPICS) {
+    for (heading, names) in EVERYDAY_COMMANDS.into_iter().chain(HELP_TOPICS) {
         let _ = write!(text, "\n## {heading}\n");
         for name in names.iter().filter(|name| **name != "help") {
             if let Some(found) = cli.find_subcommand(name) {

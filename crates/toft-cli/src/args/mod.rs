@@ -40,7 +40,7 @@ pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found or ambiguous, 4 not allowed, 5 conflict,
 6 nothing to do, 7 busy or timed out: retry, 8 needs doctor.";
 
-const REST: &str = "\
+const FIRST_SCREEN_FOOTER: &str = "\
 Watch: toft top, toft board. Answer: toft answer ID \"…\".
 More:  toft help issues|agents|plans|share|fleet|admin, toft COMMAND --help
 Everywhere: -C DIR, --as NAME, --store STORE, --json, -q, --color, -h, -V";
@@ -52,7 +52,7 @@ Everywhere: -C DIR, --as NAME, --store STORE, --json, -q, --color, -h, -V";
     bin_name = "toft",
     version,
     help_template = "{about}\n\nUsage: toft COMMAND [OPTIONS]             First time? toft try (a demo)\n\n{before-help}",
-    before_help = format!("{}\n\n{REST}", listed(&EVERYDAY)),
+    before_help = format!("{}\n\n{FIRST_SCREEN_FOOTER}", listed(&EVERYDAY_COMMANDS)),
     // For the man page: the first screen has no place for it.
     after_help = EXIT_CODES,
     propagate_version = false,
@@ -188,14 +188,14 @@ commands! {
 type Group = (&'static str, &'static [&'static str]);
 
 /// The commands of a first evening: all that `toft --help` lists.
-pub(crate) const EVERYDAY: [Group; 3] = [
+pub(crate) const EVERYDAY_COMMANDS: [Group; 3] = [
     ("Plan", &["init", "add", "list", "show", "edit", "close"]),
     ("Run and merge", &["run", "status", "review", "land", "ws", "sync"]),
     ("Work as an agent", &["claim", "save", "finish"]),
 ];
 
 /// The others: `toft help WORD` lists those below the word.
-pub(crate) const TOPICS: [Group; 6] = [
+pub(crate) const HELP_TOPICS: [Group; 6] = [
     ("issues", &["ready", "delete", "restore", "undo", "redo"]),
     ("agents", &["top", "board", "logs", "answer", "tell", "stop", "pause", "resume", "agent", "setup"]),
     ("plans", &["flow", "graph", "history"]),
@@ -204,9 +204,9 @@ pub(crate) const TOPICS: [Group; 6] = [
     ("admin", &["doctor", "backup", "gc", "trust", "try", "help"]),
 ];
 
-/// What `toft help WORD` prints, if the word is a topic.
+/// The page of `toft help WORD`, if the word is a topic.
 pub(crate) fn topic(word: &str) -> Option<String> {
-    let topic = TOPICS.iter().find(|(name, _)| *name == word)?;
+    let topic = HELP_TOPICS.iter().find(|(name, _)| *name == word)?;
     Some(format!("{}\n\nOptions and examples: toft COMMAND --help\n{EXIT_CODES}", listed(&[*topic])))
 }
 
@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn every_command_is_under_one_heading() {
-        let groups = EVERYDAY.iter().chain(&TOPICS);
+        let groups = EVERYDAY_COMMANDS.iter().chain(&HELP_TOPICS);
         let mut grouped: Vec<&str> = groups.flat_map(|(_, names)| names.iter().copied()).collect();
         let visible = TABLE.iter().filter(|(_, about)| !about.starts_with("Internal")).map(|(name, _)| *name);
         let mut known: Vec<&str> = visible.chain(["help"]).collect();
@@ -429,7 +429,7 @@ mod tests {
     fn the_first_screen_of_help_is_short() {
         let help = <Cli as clap::CommandFactory>::command().render_help().to_string();
         assert!(help.lines().count() <= 30 && help.lines().all(|line| line.chars().count() <= 80), "{help}");
-        assert!(EVERYDAY.iter().map(|(_, names)| names.len()).sum::<usize>() <= 18);
+        assert!(EVERYDAY_COMMANDS.iter().map(|(_, names)| names.len()).sum::<usize>() <= 18);
     }
 
     #[test]

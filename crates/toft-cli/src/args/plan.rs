@@ -178,7 +178,7 @@ pub(crate) struct Restore {
 /// Undo your last operations, where that is safe.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Undo restores issues, releases claims, and abandons workflows that nobody has worked on. It refuses to undo operations that \
+Undo restores issues, releases claims, and abandons workflows that no agent has worked on. It refuses to undo operations that \
 others may have acted on, or whose result was overwritten since.
 
 Examples:

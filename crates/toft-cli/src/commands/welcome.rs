@@ -1,4 +1,4 @@
-//! What `toft` alone says where it is not set up yet: the next step.
+//! The page of `toft` without a command, where toft is not set up yet: the next step.
 
 use toft::{Config, Error, vcs::Checkout};
 

@@ -155,7 +155,7 @@ impl View for Initialised {
     }
 }
 
-/// What doctor saw, and where.
+/// The checks of `toft doctor`, and the place that was checked.
 pub(crate) struct Examined {
     pub(crate) place: Place,
     pub(crate) checks: Vec<Check>,

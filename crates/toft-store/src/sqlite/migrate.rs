@@ -118,9 +118,9 @@ fn copy_aside(connection: &Connection, path: &Path, version: i64) -> Result<()> 
 mod tests {
     use super::*;
 
-    /// What a later toft will bring.
-    const LATER: &[Migration] = &[MIGRATIONS[0], (2, "notes", "CREATE TABLE notes (id TEXT)")];
-    const BROKEN: &[Migration] =
+    /// The migrations of a made-up later version.
+    const LATER_MIGRATIONS: &[Migration] = &[MIGRATIONS[0], (2, "notes", "CREATE TABLE notes (id TEXT)")];
+    const BROKEN_MIGRATIONS: &[Migration] =
         &[MIGRATIONS[0], (2, "broken", "CREATE TABLE notes (id TEXT); INSERT INTO nowhere VALUES (1)")];
 
     fn fresh(dir: &Path) -> (Connection, std::path::PathBuf) {
@@ -135,7 +135,7 @@ mod tests {
     fn an_upgrade_keeps_every_row_and_a_copy_of_the_old_store() {
         let dir = tempfile::tempdir().unwrap();
         let (mut connection, path) = fresh(dir.path());
-        migrate_with(&mut connection, &path, LATER).unwrap();
+        migrate_with(&mut connection, &path, LATER_MIGRATIONS).unwrap();
         assert_eq!(version(&connection).unwrap(), 2);
         let copy = Connection::open(path.with_extension("before-upgrade-from-1.db")).unwrap();
         assert_eq!(version(&copy).unwrap(), 1);
@@ -149,9 +149,9 @@ mod tests {
     fn an_interrupted_upgrade_leaves_the_old_schema_and_can_be_repeated() {
         let dir = tempfile::tempdir().unwrap();
         let (mut connection, path) = fresh(dir.path());
-        assert!(migrate_with(&mut connection, &path, BROKEN).is_err());
+        assert!(migrate_with(&mut connection, &path, BROKEN_MIGRATIONS).is_err());
         assert_eq!(version(&connection).unwrap(), 1);
-        migrate_with(&mut connection, &path, LATER).unwrap();
+        migrate_with(&mut connection, &path, LATER_MIGRATIONS).unwrap();
         assert_eq!(version(&connection).unwrap(), 2);
     }
 
@@ -168,7 +168,7 @@ mod tests {
     fn what_a_later_toft_upgraded_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let (mut connection, path) = fresh(dir.path());
-        migrate_with(&mut connection, &path, LATER).unwrap();
+        migrate_with(&mut connection, &path, LATER_MIGRATIONS).unwrap();
         let refused = require_current(&connection).unwrap_err();
         assert!(matches!(refused, StoreError::Newer { found: 2, known: SCHEMA_VERSION }));
     }
