@@ -59,7 +59,7 @@ impl Field {
         let names: String = (0..tasks).map(|n| format!("  - name: t{n}\n")).collect();
         let plan = field.dir.path().join("plan.yaml");
         fs::write(&plan, format!("title: Trivial things\ntasks:\n{names}")).expect("a file");
-        field.run(&toft, &["flow", "apply", &plan.display().to_string()]);
+        field.run(&toft, &["flow", "new", "--file", &plan.display().to_string()]);
         field
     }
 
@@ -101,7 +101,7 @@ impl Field {
                     self.run(&toft, &["ws", "create", task]);
                 }
             }
-            Made::Pool => drop(self.run(&toft, &["ws", "pool", &tasks.to_string()])),
+            Made::Pool => drop(self.run(&toft, &["ws", "create", "--ahead", &tasks.to_string()])),
             Made::None => {}
         }
         let begun = Instant::now();

@@ -52,7 +52,7 @@ pub fn lost(before: &Bytes, after: &Bytes, left: &[String]) -> Vec<String> {
 
 /// What the store says went without a rescue.
 pub fn left(home: &Home, repo: &Path, name: &str) -> Vec<String> {
-    let shown = home.toft(repo, &["ws", "show", name, "--json"]).data();
+    let shown = home.toft(repo, &["ws", "list", name, "--json"]).data();
     let left = shown["left"].as_array().cloned().unwrap_or_default();
     left.iter().map(|left| left["path"].as_str().unwrap().trim_end_matches('/').to_owned()).collect()
 }

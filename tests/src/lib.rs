@@ -82,7 +82,7 @@ pub fn sized(ci: usize, long: usize) -> usize {
 }
 
 /// The server these stories are told on, if not on files: `cargo xtask wide` tells some of them again with
-/// `TOFT_STORY_SERVER` set to a PostgreSQL, and to a PgBouncer before it.
+/// `TOFT_STORY_SERVER` set to a PostgreSQL, each behind a `toft serve` of its own.
 pub fn story_server() -> Option<String> {
     std::env::var("TOFT_STORY_SERVER").ok()
 }
@@ -140,11 +140,8 @@ impl Home {
         ];
         let env = env.into_iter().map(|(name, value)| (name.into(), value)).collect();
         let mut home = Self { dir, env, fleet: None };
-        let store = story_server().map(|server| new_store_on(&server));
-        if std::env::var_os("TOFT_STORY_FLEET").is_some() {
-            home.behind_a_server(store.as_deref());
-        } else if let Some(store) = store {
-            home.use_store(&store);
+        if let Some(server) = story_server() {
+            home.behind_a_server(Some(&new_store_on(&server)));
         }
         home
     }

@@ -23,6 +23,9 @@ pub enum Weather {
     LosesTheNextClaim,
 }
 
+/// What only the answer to a claim has: the id of a lease.
+const MADE: &[u8] = b"\"ls_";
+
 /// A proxy; it ends with the test.
 pub struct Network {
     port: u16,
@@ -47,8 +50,8 @@ impl Network {
                 streams.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
                 let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 let (there, here, cut) = (Arc::clone(&sky), Arc::clone(&sky), Arc::clone(&streams));
-                thread::spawn(move || pass(client, server, &there, Some(&cut)));
-                thread::spawn(move || pass(back.0, back.1, &here, None));
+                thread::spawn(move || pass(client, server, &there, None));
+                thread::spawn(move || pass(back.0, back.1, &here, Some(&cut)));
             }
         });
         Self { port, weather, open }
@@ -89,28 +92,22 @@ fn close_all(open: &Mutex<Vec<TcpStream>>) {
     }
 }
 
-/// Passes on what comes; `claims` if this is the way to the server.
-fn pass(mut from: TcpStream, mut to: TcpStream, weather: &AtomicU8, claims: Option<&Mutex<Vec<TcpStream>>>) {
-    let (mut buffer, mut sent) = (vec![0; 65_536], Vec::new());
-    let has = |sent: &[u8], word: &[u8]| sent.windows(word.len()).any(|window| window == word);
+/// Passes on what comes; `open` are the connections to close with, if this is the way back from the server.
+fn pass(mut from: TcpStream, mut to: TcpStream, weather: &AtomicU8, open: Option<&Mutex<Vec<TcpStream>>>) {
+    let mut buffer = vec![0; 65_536];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         if is(weather, Weather::Cut) {
             break;
         }
-        if let Some(open) = claims {
-            sent.extend_from_slice(&buffer[..count]);
-            let committed = has(&sent, b"COMMIT");
-            if is(weather, Weather::LosesTheNextClaim) && committed && has(&sent, b"'claim'") && has(&sent, b"ls_") {
-                // The server does it, and nobody hears of it: from now on no answer is passed on, and nobody gets in.
-                weather.store(Weather::Cut as u8, Ordering::SeqCst);
-                let _ = to.write_all(&buffer[..count]);
-                thread::sleep(Duration::from_millis(500));
-                close_all(open);
-                return;
-            }
-            if committed {
-                sent.clear();
-            }
+        // A lease that was just made: the server has it, and nobody hears of it.
+        let made = buffer[..count].windows(MADE.len()).any(|window| window == MADE);
+        if let Some(open) = open
+            && made
+            && is(weather, Weather::LosesTheNextClaim)
+        {
+            weather.store(Weather::Cut as u8, Ordering::SeqCst);
+            close_all(open);
+            return;
         }
         if to.write_all(&buffer[..count]).is_err() {
             break;

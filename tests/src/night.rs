@@ -120,7 +120,7 @@ impl Night {
         }
         let made = self.toft("ana", &["flow", "new", "Translate the shop", "--task", "Danish", "--task", "Polish"]);
         self.home
-            .toft(&self.repo, &["flow", "limit", made["tasks"][0]["workflow"].as_str().unwrap(), "--budget", "12"])
+            .toft(&self.repo, &["flow", "edit", made["tasks"][0]["workflow"].as_str().unwrap(), "--budget", "12"])
             .ok();
         let task = made["tasks"][0]["id"].as_str().unwrap();
         self.toft("lilac-newt", &["claim", task]);

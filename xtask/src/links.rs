@@ -12,10 +12,7 @@ use anyhow::{Context, Result};
 const PLACES: [&str; 4] = [".", "docs", "bench", ".github"];
 
 pub(crate) fn check(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
-    let mut pages = BTreeMap::new();
-    for place in PLACES {
-        read(root, &root.join(place), place != ".", &mut pages)?;
-    }
+    let pages = pages(root)?;
     for (page, text) in &pages {
         for link in links(text) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
@@ -36,6 +33,15 @@ pub(crate) fn check(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Every page, by path from the root.
+pub(crate) fn pages(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
+    let mut pages = BTreeMap::new();
+    for place in PLACES {
+        read(root, &root.join(place), place != ".", &mut pages)?;
+    }
+    Ok(pages)
 }
 
 /// Reads the Markdown files of a directory, by path from the root.

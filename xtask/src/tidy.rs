@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{docs, links, promises, stories};
+use crate::{docs, links, pages, promises, stories};
 
 /// Which of our crates each may depend on. Siblings never meet.
 const LAYERS: [(&str, &[&str]); 16] = [
@@ -54,6 +54,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     queries(root, &sources, &mut wrong)?;
     promises::check(root, &sources, &mut wrong)?;
     links::check(root, &mut wrong)?;
+    pages::check(root, &mut wrong)?;
     stories::check(&sources, &mut wrong);
     variables(root, &sources, &mut wrong)?;
     if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.join("\n")) }
@@ -185,8 +186,19 @@ fn programs(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<St
 }
 
 /// Environment variables that only toft and its tests use.
-const PRIVATE: [&str; 6] =
-    ["TOFT_CONFINED", "TOFT_HOOK_PROBE", "TOFT_RUN_SLOT", "TOFT_RUN_WARDEN", "TOFT_PLAY_SEED", "TOFT_BLESS"];
+const PRIVATE: [&str; 11] = [
+    "TOFT_CONFINED",
+    "TOFT_HOOK_PROBE",
+    "TOFT_RUN_SLOT",
+    "TOFT_RUN_WARDEN",
+    "TOFT_PLAY_SEED",
+    "TOFT_BLESS",
+    "TOFT_IDS",
+    "TOFT_LEASE_TTL",
+    "TOFT_LEASE_CAP",
+    "TOFT_RETRY_BACKOFF",
+    "TOFT_LAND_CLOSE",
+];
 
 /// Every other environment variable is in the reference.
 fn variables(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mut Vec<String>) -> Result<()> {

@@ -35,7 +35,7 @@ function placeOf(url) {
   const query = Object.fromEntries(url.searchParams);
   const screen = url.pathname === "/issue" ? "issue" : query.screen ?? "needs-you";
   const found = { screen };
-  for (const name of ["id", "repository", "at", "before"]) if (query[name]) found[name] = query[name];
+  for (const name of ["id", "repository", "before"]) if (query[name]) found[name] = query[name];
   return found;
 }
 
@@ -248,8 +248,7 @@ function ages() {
     const steps = [[86400, "d"], [3600, "h"], [60, "min"]];
     const step = steps.find(([length]) => seconds >= length);
     const text = step ? `${Math.floor(seconds / step[0])} ${step[1]} ago` : seconds < 10 ? "just now" : `${seconds} s ago`;
-    const shown = "exact" in time.dataset ? `${exact.format(time.dataset.at)}, ${text}` : text;
-    if (time.textContent !== shown) time.textContent = shown;
+    if (time.textContent !== text) time.textContent = text;
     if (!time.title) time.title = exact.format(time.dataset.at);
   }
 }

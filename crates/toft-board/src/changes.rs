@@ -125,7 +125,7 @@ fn rendered(state: &BoardState, place: &BoardPlace) -> Result<Arc<Rendered>, Err
     let known = locked(&state.renders).places.get(place).cloned();
     if let Some(known) = known {
         let age = known.at.elapsed();
-        let is_past = matches!(place, BoardPlace::Past { .. } | BoardPlace::Earlier { .. });
+        let is_past = matches!(place, BoardPlace::Earlier { .. });
         if known.change == change && age < FRESH || is_past && age < PAST_FRESH {
             // A token may have been revoked meanwhile.
             if state.views.are_of_server() {

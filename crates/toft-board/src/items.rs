@@ -1,9 +1,6 @@
 //! Views as HTML, item by item. Every text goes through maud, which escapes it.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, SystemTime},
-};
+use std::{collections::HashMap, time::Duration};
 
 use maud::{Markup, html};
 use toft::{
@@ -53,16 +50,6 @@ pub(crate) fn lists(views: &Views, place: &BoardPlace) -> Result<Vec<ItemList>, 
             vec![history_list(&HistoryView::of(&sources, EVENTS)?, several)]
         }
         BoardPlace::Screen(screen) => screen_lists(&ScreenView::of(&sources, *screen)?, several),
-        BoardPlace::Past { at } => {
-            let past = match BoardView::at(&sources, at) {
-                Ok(view) => Ok(board_lists(&view, "There was no issue yet.")),
-                Err(error @ Error::Refused(_)) => Err(error.to_string()),
-                Err(error) => return Err(error),
-            };
-            let mut all = vec![past_list(at, past.as_ref().err())];
-            all.extend(past.unwrap_or_default());
-            all
-        }
         BoardPlace::Earlier { before } => vec![history_list(&HistoryView::before(&sources, *before, EVENTS)?, several)],
         BoardPlace::Issue { repository, id } => issue_lists(&source(views, repository.as_deref())?, id)?,
     })
@@ -162,29 +149,6 @@ fn board_lists(view: &BoardView, hint: &'static str) -> Vec<ItemList> {
         .into_iter()
         .chain(view.columns.iter().map(column))
         .collect()
-}
-
-fn past_list(at: &str, missing: Option<&String>) -> ItemList {
-    let known = serde_json::from_value::<Timestamp>(at.into()).ok();
-    let when =
-        known.map_or_else(|| html! { (clean(at)) }, |at| html! { time datetime=(at) data-at=(at.0) data-exact {} });
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
-    let step = |minutes: i64, said: &str| {
-        let at = known.map(|at| Timestamp(at.0.saturating_add(minutes * 60_000)));
-        let at = at.filter(|at| u128::try_from(at.0).is_ok_and(|at| at <= now));
-        html! { @if let Some(at) = at { a href={"/?screen=board&at=" (encoded(&at.to_string()))} { (said) } " " } }
-    };
-    let body = html! {
-        @match missing {
-            None => p { "The board as it was " b { (when) } "." },
-            Some(why) => p.bad { "The board of that time is not known: " (clean(why)) },
-        }
-        p {
-            (step(-60, "An hour earlier")) (step(-10, "Ten minutes earlier"))
-            (step(10, "Ten minutes later")) (step(60, "An hour later")) a href="/?screen=board" { "Back to now" }
-        }
-    };
-    list("past", "", "", std::iter::once(item("past".into(), &[], &body)))
 }
 
 fn history_list(view: &HistoryView, several: bool) -> ItemList {
@@ -401,7 +365,7 @@ fn queue_item(row: &QueueRow) -> ListItem {
 pub(crate) fn history_item(row: &HistoryRow, about: bool) -> ListItem {
     let body = html! {
         div.row {
-            a.then href={"/?screen=board&at=" (encoded(&row.at.to_string()))} title="The board then" { (time(row.at)) }
+            (time(row.at))
             strong { (clean(&row.actor)) }
             p {
                 span title={(clean(&row.verb)) ": " (clean(&row.meaning))} { (clean(if about { &row.said } else { row.said.trim_end_matches(':') })) }

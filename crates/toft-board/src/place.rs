@@ -16,9 +16,6 @@ pub(crate) struct PlaceQuery {
     repository: Option<String>,
     #[serde(default)]
     id: Option<String>,
-    /// The board at this time.
-    #[serde(default)]
-    at: Option<String>,
     /// Events before this one.
     #[serde(default)]
     before: Option<u64>,
@@ -28,10 +25,6 @@ pub(crate) struct PlaceQuery {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum BoardPlace {
     Screen(Screen),
-    /// The plan at an earlier time.
-    Past {
-        at: String,
-    },
     /// Events before one of them.
     Earlier {
         before: u64,
@@ -62,10 +55,8 @@ impl PlaceQuery {
             return Some(BoardPlace::Issue { repository, id: self.id.filter(|id| !empty(id))? });
         }
         let screen = NAMES.iter().find(|(_, name)| *name == self.screen).map(|(screen, _)| *screen)?;
-        Some(match (screen, self.at.filter(|at| !empty(at)), self.before) {
-            (Screen::Board, Some(at), _) if at.chars().any(char::is_control) => return None,
-            (Screen::Board, Some(at), _) => BoardPlace::Past { at },
-            (Screen::History, _, Some(before)) => BoardPlace::Earlier { before },
+        Some(match (screen, self.before) {
+            (Screen::History, Some(before)) => BoardPlace::Earlier { before },
             _ => BoardPlace::Screen(screen),
         })
     }

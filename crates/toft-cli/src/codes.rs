@@ -10,6 +10,7 @@ pub(crate) const RETRY: u8 = 7;
 pub(crate) const DOCTOR: u8 = 8;
 
 /// Exit codes: the number, the word that help uses, and what to do.
+#[cfg(feature = "pages")]
 pub(crate) const STATUSES: [(u8, &str, &str); 9] = [
     (0, "ok", "The command did what you asked."),
     (FAILED, "failed", "Something outside of toft failed. The message names it."),
@@ -50,6 +51,11 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (USAGE, "missing_variables", "a template needs more variables"),
     (FAILED, "unverified", "a command of `[verify]` fails on the commit"),
     (USAGE, "needs_evidence", "done needs a commit, an artefact, or a reason why nothing had to change"),
+    (
+        USAGE,
+        "opened_by_server",
+        "a store on PostgreSQL is opened by `toft serve`, `doctor`, `backup` and `token` alone",
+    ),
     (USAGE, "on_server", "only the server that has the store does this"),
     (USAGE, "plan_file", "a plan file cannot be read"),
     (USAGE, "unknown_store", "the text does not name a store"),
@@ -66,7 +72,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (NOT_FOUND, "unknown_repository", "the store does not know this repository: run `toft init`"),
     (NOT_ALLOWED, "access_denied", "the store's file or server denies access"),
     (NOT_ALLOWED, "no_token", "this user has no token for the server: `toft login URL`"),
-    (NOT_ALLOWED, "agent_paused", "the agent is paused: `toft agent resume NAME`"),
+    (NOT_ALLOWED, "agent_paused", "the agent is paused: `toft resume NAME`"),
     (NOT_ALLOWED, "agent_removed", "the agent was removed"),
     (NOT_ALLOWED, "confined", "an agent in a sandbox or a container has the rights of its own task only"),
     (NOT_ALLOWED, "denied", "the remote denies access"),

@@ -63,7 +63,7 @@ impl Failure {
 
     /// More would pass a budget.
     pub(crate) fn budget(message: String) -> Self {
-        let help = "[run.budget] in ~/.config/toft/config.toml, --max-cost and --max-tokens are the limits";
+        let help = "[run] day_cost in ~/.config/toft/config.toml, --max-cost and --max-tokens are the limits";
         Self::new(RETRY, "budget", message, help)
     }
 
@@ -206,9 +206,15 @@ impl From<Error> for Failure {
             Error::NoToken { .. } => {
                 Self::new(NOT_ALLOWED, "no_token", message, "toft login URL keeps a token that its server gave you")
             }
+            Error::OpenedByServer { .. } => Self::new(
+                USAGE,
+                "opened_by_server",
+                message,
+                "toft serve --store URL serves it; other commands ask that server: toft login https://SERVER",
+            ),
             Error::OnServer { .. } => Self::new(USAGE, "on_server", message, "ask who runs that server"),
             Error::Config { .. } => Self::new(USAGE, "config", message, "correct that value, or remove its line"),
-            Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "see docs/guides/plans.md for the format"),
+            Error::PlanFile { .. } => Self::new(USAGE, "plan_file", message, "see docs/guides/plan.md for the format"),
             Error::Workspace(error) => workspace(&error, message),
             Error::Exchange(error) => {
                 let (status, code, help) = match error {
@@ -279,12 +285,12 @@ fn workspace(error: &WorkspaceError, message: String) -> Failure {
             (USAGE, "inside_repository", "set workspaces.root in config.toml to a directory outside of any repository")
         }
         WorkspaceError::BranchTaken { .. } => (CONFLICT, "branch_taken", "choose another --name"),
-        WorkspaceError::NoRescue { .. } => (NOT_FOUND, "no_rescue", "toft ws show NAME lists its rescues"),
+        WorkspaceError::NoRescue { .. } => (NOT_FOUND, "no_rescue", "toft ws list NAME lists its rescues"),
         WorkspaceError::NoBase { text } if text == "HEAD" => (NOT_FOUND, "no_base", "commit something first"),
         WorkspaceError::NoBase { .. } => (NOT_FOUND, "no_base", "name a commit or branch with --base"),
         WorkspaceError::BadName { .. } => (USAGE, "bad_name", "use letters, digits, - and _"),
         WorkspaceError::NotFor { .. } => (NOT_ALLOWED, "not_for_this_vcs", "see docs/guides/workspaces.md"),
-        WorkspaceError::Stays { .. } => (CONFLICT, "stays", "toft ws show lists its content; --rescue saves it first"),
+        WorkspaceError::Stays { .. } => (CONFLICT, "stays", "toft ws list lists its content; --rescue saves it first"),
         WorkspaceError::NotWhole { next, .. } => (CONFLICT, "not_whole", next.as_str()),
         WorkspaceError::Unverified { .. } => {
             (RETRY, "unverified", "a process writes to it; try again when that has ended")
@@ -382,7 +388,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::AgentPaused { agent, .. } => (
             NOT_ALLOWED,
             "agent_paused",
-            format!("toft agent resume {agent}; on a drained machine, toft resume --machine NAME"),
+            format!("toft resume {agent}; on a drained machine, toft resume --machine NAME"),
         ),
         Refusal::Exists { .. } => (CONFLICT, "exists", "choose another name".into()),
         Refusal::NoRoom { .. } => (
@@ -439,7 +445,7 @@ fn unready(task: &TaskId, reasons: &[Reason]) -> String {
     } else if let Some(tags) = lacks {
         format!("toft agent register NAME --can {tags}, then --as NAME")
     } else if ended(TaskStatus::Failed) {
-        format!("toft flow retry {task}")
+        format!("toft retry {task}")
     } else if [TaskStatus::Done, TaskStatus::Skipped, TaskStatus::Cancelled].into_iter().any(ended) {
         format!("toft show {task} · toft ready")
     } else {

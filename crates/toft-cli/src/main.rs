@@ -9,6 +9,7 @@ mod commands;
 mod editor;
 mod exit;
 mod mcp;
+#[cfg_attr(not(feature = "pages"), path = "no_reference.rs")]
 mod reference;
 mod render;
 mod setup;

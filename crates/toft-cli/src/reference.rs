@@ -16,19 +16,14 @@ use crate::{
 };
 
 /// Environment variables that toft reads.
-const READ: [(&str, &str); 12] = [
+const READ: [(&str, &str); 7] = [
     ("TOFT_STORE", "the store, as `--store` names it"),
     ("TOFT_TOKEN", "the token for the server that `TOFT_STORE` names; otherwise the one that `toft login` kept"),
     ("TOFT_CA", "a file with the certificates to trust, instead of the system's, for a server"),
     ("TOFT_AGENT", "the agent that commands act as, as `--as` names it"),
     ("TOFT_SESSION", "a name for this session, so that a lease belongs to it and not to the process"),
     ("TOFT_PID", "the process that a claim's lease follows, as `toft claim --pid` names it"),
-    ("TOFT_IDS", "if set, text shows whole ids, as with `--ids`"),
     ("TOFT_HOST", "the name of this machine, if two machines have the same boot id"),
-    ("TOFT_LEASE_TTL", "`lease.ttl`"),
-    ("TOFT_LEASE_CAP", "`lease.cap`"),
-    ("TOFT_RETRY_BACKOFF", "`retry.backoff`"),
-    ("TOFT_LAND_CLOSE", "`land.close`"),
 ];
 
 /// Environment variables that toft sets for an agent, besides the store and its name.
@@ -100,7 +95,7 @@ fn commands() -> String {
     cli.build();
     let mut text = page(
         "Commands",
-        "Every command takes the [global options](#global-options). `toft COMMAND --help` prints the same text in a terminal.",
+        "Every command takes the [global options](#global-options). `toft COMMAND --help` has examples.",
     );
     for (heading, names) in EVERYDAY_COMMANDS.into_iter().chain(HELP_TOPICS) {
         let _ = write!(text, "\n## {heading}\n");
@@ -130,9 +125,6 @@ fn command(text: &mut String, command: &Command, name: &str, level: usize) {
     }
     let (positional, flags): (Vec<_>, Vec<_>) = own.into_iter().partition(|arg| arg.is_positional());
     positional.into_iter().chain(flags).for_each(|arg| option(text, arg));
-    if let Some(help) = command.get_after_long_help().or(command.get_after_help()) {
-        let _ = write!(text, "\n```text\n{}\n```\n", help.to_string().trim());
-    }
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
         self::command(text, sub, &format!("{name} {}", sub.get_name()), level + 1);
     }
@@ -168,10 +160,10 @@ fn configuration() -> String {
     let mut text = page(
         "Configuration",
         "toft reads three files, all of them optional. Later files override earlier ones, environment variables override files, and command-line options override everything.\n\n\
-         | file | whose |\n| --- | --- |\n\
-         | `~/.config/toft/config.toml` | yours |\n\
-         | `.toft/config.toml` in the working tree | the project's: it is committed, so it may not set the keys marked *clone* or *user* |\n\
-         | `.git/toft/config.toml`, beside the store | this clone's |\n\n\
+         |file|whose|\n|---|---|\n\
+         |`~/.config/toft/config.toml`|yours|\n\
+         |`.toft/config.toml` in the working tree|the project's: it is committed, so it may not set the keys marked *clone* or *user*|\n\
+         |`.git/toft/config.toml`, beside the store|this clone's|\n\n\
          `toft doctor` shows which files were read. An unknown key is an error. A duration is a number with a unit: `30s`, `10m`, `4h`, `7d`. A size is \
          written as `500M` or `20G`.",
     );
@@ -180,10 +172,7 @@ fn configuration() -> String {
         let (of, name) = key.name.split_once('.').unwrap_or(("", &key.name));
         if section.as_deref() != Some(of) {
             let title = if of.is_empty() { "Top level".to_owned() } else { format!("[{of}]") };
-            let _ = write!(
-                text,
-                "\n## {title}\n\n| key | value | default | files | meaning |\n| --- | --- | --- | --- | --- |\n"
-            );
+            let _ = write!(text, "\n## {title}\n\n|key|value|default|files|meaning|\n|---|---|---|---|---|\n");
             section = Some(of.to_owned());
         }
         let scope = match key.scope {
@@ -192,19 +181,13 @@ fn configuration() -> String {
             KeyScope::User => "*user*",
         };
         let default = key.default.map(|value| format!("`{value}`")).unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "| `{name}` | {} | {} | {scope} | {} |",
-            cell(&key.kind),
-            cell(&default),
-            cell(&key.meaning)
-        );
+        let _ = writeln!(text, "|`{name}`|{}|{}|{scope}|{}|", cell(&key.kind), cell(&default), cell(&key.meaning));
     }
     text.push_str("\nFiles: *all* means any of the three, *clone* yours and this clone's, *user* only yours.\n\n## Environment variables\n");
     for (title, variables) in [("toft reads", &READ[..]), ("An agent that `toft run` started finds", &SET[..])] {
-        let _ = write!(text, "\n| {title} | |\n| --- | --- |\n");
+        let _ = write!(text, "\n|{title}||\n|---|---|\n");
         for (name, meaning) in variables {
-            let _ = writeln!(text, "| `{name}` | {meaning} |");
+            let _ = writeln!(text, "|`{name}`|{meaning}|");
         }
     }
     text
@@ -220,9 +203,9 @@ fn errors() -> String {
         let codes = CODES.iter().filter(|(of, _, _)| *of == status);
         for (n, (_, code, meaning)) in codes.enumerate() {
             if n == 0 {
-                text.push_str("\n| error code | meaning |\n| --- | --- |\n");
+                text.push_str("\n|error code|meaning|\n|---|---|\n");
             }
-            let _ = writeln!(text, "| `{code}` | {} |", cell(meaning));
+            let _ = writeln!(text, "|`{code}`|{}|", cell(meaning));
         }
     }
     text
@@ -236,11 +219,11 @@ fn tokens() -> String {
          lease; a `join` token is a code that a machine trades for its own. Rules beyond this table: a token acts under its owner's name, and \
          what a role may do to the work of others is in `toft agent --help`.",
     );
-    let roles = TokenRole::ALL.map(|role| format!(" {role} |")).concat();
-    let _ = write!(text, "\n| verb |{roles}\n| --- |{}\n", " --- |".repeat(TokenRole::ALL.len()));
+    let roles = TokenRole::ALL.map(|role| format!("{role}|")).concat();
+    let _ = write!(text, "\n|verb|{roles}\n|---|{}\n", "---|".repeat(TokenRole::ALL.len()));
     for call in &calls::CALLS {
-        let may = TokenRole::ALL.map(|role| if role.may(call.name) { " yes |" } else { " |" }).concat();
-        let _ = writeln!(text, "| `{}` |{may}", call.name);
+        let may = TokenRole::ALL.map(|role| if role.may(call.name) { "yes|" } else { "|" }).concat();
+        let _ = writeln!(text, "|`{}`|{may}", call.name);
     }
     text
 }
@@ -250,10 +233,10 @@ fn events() -> String {
         "Events",
         "`toft history` prints the log of a store; `toft history --json` prints each event with its details. Events are numbered without gaps, in the order in \
          which they were committed. The actor is the agent that caused the event, or `toft` if a rule did.\n\n\
-         | event | meaning |\n| --- | --- |",
+         |event|meaning|\n|---|---|",
     );
     for EventKind { name, meaning, .. } in EVENTS {
-        let _ = writeln!(text, "| `{name}` | {} |", cell(meaning));
+        let _ = writeln!(text, "|`{name}`|{}|", cell(meaning));
     }
     text
 }

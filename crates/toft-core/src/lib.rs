@@ -23,7 +23,6 @@ pub mod ready;
 pub mod refusal;
 pub mod repository;
 pub mod retention;
-pub mod rewind;
 pub mod rights;
 pub mod schema;
 pub mod secret;

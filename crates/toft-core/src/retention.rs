@@ -95,6 +95,12 @@ impl Default for Retention {
 }
 
 impl Retention {
+    /// The same, with another age for history and for what belongs to ended work.
+    #[must_use]
+    pub fn keeping_history(self, keep: Duration) -> Self {
+        Self { events: keep, attempts: keep, checkpoints: keep, workspaces: keep, ..self }
+    }
+
     /// The same for every kind, except that a blob is written before the row that refers to it, and that an agent may be
     /// between two tasks: those are kept for an hour and a day at least.
     #[must_use]

@@ -36,7 +36,7 @@ impl Lander<'_> {
         if queued.is_empty() {
             return Ok(RoundOutcome::Settled);
         }
-        let limit = self.rules.batch * self.rules.slots;
+        let limit = self.rules.batch;
         let CandidateStack { candidates, changed } = self.build_stack(&tip.base, &queued, &known, limit, run)?;
         if candidates.is_empty() {
             return Ok(if changed { RoundOutcome::Changed } else { RoundOutcome::Settled });

@@ -149,7 +149,9 @@ impl Plan<'_> {
             let name = template.name.clone();
             match self.session.perform(template) {
                 Ok(kept) => {
-                    imported.notes.push(format!("template {name}, version {}: toft flow from {name}", kept.version));
+                    imported
+                        .notes
+                        .push(format!("template {name}, version {}: toft flow new --template {name}", kept.version));
                 }
                 Err(Error::Refused(refusal)) => imported.unreadable.push(format!("template {name}: {refusal}")),
                 Err(error) => return Err(error),

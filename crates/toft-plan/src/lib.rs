@@ -6,8 +6,7 @@
 //! `unshared.rs` keeps the text of what nobody else ever had, `purge.rs` takes an issue out of a ledger's history, `guard.rs` looks at what is about to leave, `past.rs` at what was. `text.rs`, `import_export.rs` and `beads.rs` are other
 //! forms, `twoway.rs` what an import of beads changes, `older.rs` the stores of other tools,
 //! `orphans.rs` what is left of claims whose store or clone is gone. `overlay.rs` lays private changes over issues that others keep,
-//! `contest.rs` tells of issues that two clones claimed, `epics.rs` lets epics follow their parts, `saved.rs`
-//! checks and saves questions about issues.
+//! `contest.rs` tells of issues that two clones claimed, `epics.rs` lets epics follow their parts,
 
 mod beads;
 mod beads_directory;
@@ -16,6 +15,7 @@ mod contest;
 mod copy;
 mod draft;
 mod epics;
+mod filters;
 mod guard;
 mod import_export;
 mod index_refresh;
@@ -34,7 +34,6 @@ mod propose;
 mod publishes;
 mod purge;
 mod run;
-mod saved;
 mod search;
 mod server_copy;
 mod settings;
@@ -57,6 +56,7 @@ use std::{
 pub use self::{
     beads_directory::BeadsDirectory,
     compact::Compaction,
+    filters::UnknownValue,
     guard::{Doubtful, Guarded, LeakingLine},
     import_export::{Export, Exported, Import, Imported, Older},
     index_refresh::LedgerTrouble,
@@ -69,7 +69,6 @@ pub use self::{
     propose::ProposalEnd,
     publishes::Publishes,
     purge::{OtherClone, Purged},
-    saved::UnknownValue,
     search::{IssueSearch, SearchProblem, SearchResult},
     short::shorten_ids,
     synced::{SyncOptions, SyncStatus, Synced},

@@ -139,7 +139,7 @@ impl Plan<'_> {
                 let ledger = self.called(&row.ledger)?;
                 if ledger.kept_by_others {
                     let state = "for whoever keeps that ledger to decide".into();
-                    let wanted = "toft withdraw takes back what you proposed".into();
+                    let wanted = "toft propose --withdraw takes back what you proposed".into();
                     return Err(Refusal::WrongState { id: issue.id, state, wanted }.into());
                 }
                 return Ok((issue, self.route(Some(&row.ledger), None)?));

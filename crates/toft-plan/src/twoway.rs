@@ -5,7 +5,7 @@
 //! state of every facet in beads at the last import, as short hashes: this is the base. An export that changes
 //! something leaves a mark in the issue's metadata, with the hashes of the changed facets. Versions of beads that drop
 //! metadata are handled by comparing their issues with the stored exports (`Sent`, a file of this clone). See
-//! docs/decisions/0026-beads-both-ways.md.
+//! docs/decisions/0010-the-index-is-local.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -532,6 +532,7 @@ fn passing(error: &Error) -> bool {
         | Error::UnknownStore { .. }
         | Error::NoToken { .. }
         | Error::OnServer { .. }
+        | Error::OpenedByServer { .. }
         | Error::Config { .. }
         | Error::PlanFile { .. }
         | Error::Untrusted { .. }

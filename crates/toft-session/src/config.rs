@@ -149,8 +149,6 @@ pub struct RunRules {
     pub notify: Vec<String>,
     /// That is shown on the desktop, too.
     pub notify_desktop: bool,
-    /// What one run may use.
-    pub run_limit: UsageLimit,
     /// What all runs of a day may use.
     pub day_limit: UsageLimit,
     /// What all attempts at one task may use.
@@ -178,7 +176,6 @@ impl Default for RunRules {
             agents: recipes(),
             notify: Vec::new(),
             notify_desktop: false,
-            run_limit: UsageLimit::default(),
             day_limit: UsageLimit::default(),
             task_limit: UsageLimit::default(),
             container: ContainerRules::default(),
@@ -352,22 +349,9 @@ impl Settings {
             ));
         }
         self.read_land(&file, from, decided).map_err(wrong)?;
-        let retention = (&file.retention, &mut self.retention);
-        for (key, text, into) in [
-            ("lease.ttl", &file.lease.ttl, &mut self.policy.ttl),
-            ("lease.cap", &file.lease.cap, &mut self.policy.cap),
-            ("retry.backoff", &file.retry.backoff, &mut self.policy.backoff),
-            ("retry.backoff_max", &file.retry.backoff_max, &mut self.policy.backoff_max),
-            ("retention.events", &retention.0.events, &mut retention.1.events),
-            ("retention.messages", &retention.0.messages, &mut retention.1.messages),
-            ("retention.attempts", &retention.0.attempts, &mut retention.1.attempts),
-            ("retention.checkpoints", &retention.0.checkpoints, &mut retention.1.checkpoints),
-            ("retention.blobs", &retention.0.blobs, &mut retention.1.blobs),
-            ("retention.workspaces", &retention.0.workspaces, &mut retention.1.workspaces),
-            ("retention.agents", &retention.0.agents, &mut retention.1.agents),
-            ("retention.receipts", &retention.0.receipts, &mut retention.1.receipts),
-        ] {
-            *into = span(key, text)?.unwrap_or(*into);
+        self.policy.ttl = span("lease.ttl", &file.lease.ttl)?.unwrap_or(self.policy.ttl);
+        if let Some(keep) = span("keep", &file.keep)? {
+            self.retention = self.retention.clone().keeping_history(keep);
         }
         self.workspaces.keep = file.workspaces.keep.unwrap_or(self.workspaces.keep);
         self.workspaces.most = file.workspaces.most.unwrap_or(self.workspaces.most);
@@ -396,20 +380,15 @@ impl Settings {
         }
         self.run.notify = file.notify.command.unwrap_or_else(|| std::mem::take(&mut self.run.notify));
         self.run.notify_desktop = file.notify.desktop.unwrap_or(self.run.notify_desktop);
-        let budget = &file.run.budget;
-        let limits = [
-            (&mut self.run.run_limit, budget.run_cost, budget.run_tokens),
-            (&mut self.run.day_limit, budget.day_cost, budget.day_tokens),
-            (&mut self.run.task_limit, budget.task_cost, budget.task_tokens),
-        ];
-        for (limit, cost, tokens) in limits {
-            if !own && (cost.is_some() || tokens.is_some()) {
+        let limits = [(&mut self.run.day_limit, file.run.day_cost), (&mut self.run.task_limit, file.run.task_cost)];
+        for (limit, cost) in limits {
+            if !own && cost.is_some() {
                 return Err(wrong("only the user's own configuration may say what runs may use".into()));
             }
             if cost.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
-                return Err(wrong("run.budget: a cost is a number that is not below 0".into()));
+                return Err(wrong("run: a cost is a number that is not below 0".into()));
             }
-            *limit = UsageLimit { cost: cost.or(limit.cost), tokens: tokens.or(limit.tokens) };
+            limit.cost = cost.or(limit.cost);
         }
         if !own && !file.capacity.is_empty() {
             return Err(wrong("only the user's own configuration may say what this machine has".into()));
@@ -447,6 +426,9 @@ impl Settings {
             if let Some(text) = variable(name) {
                 *into = parse_duration(&text).map_err(|problem| Error::Config { path: name.into(), problem })?;
             }
+        }
+        if variable("TOFT_RETRY_BACKOFF").is_some() {
+            self.policy.backoff_max = self.policy.backoff;
         }
         match variable("TOFT_LAND_CLOSE").as_deref() {
             None => {}

@@ -27,9 +27,11 @@ pub(crate) struct ConfigFile {
     /// The agent that commands act as. Without it, your user name.
     #[schemars(extend("scope" = "clone"))]
     pub(crate) agent: Option<String>,
+    /// How long history is kept: events, and the attempts, checkpoints and workspaces of ended work.
+    #[schemars(extend("format" = "duration", "default" = "90d"))]
+    pub(crate) keep: Option<String>,
     pub(crate) lease: LeaseSection,
     pub(crate) retry: RetrySection,
-    pub(crate) retention: RetentionSection,
     pub(crate) workspaces: WorkspacesSection,
     pub(crate) run: RunSection,
     pub(crate) notify: NotifySection,
@@ -48,52 +50,14 @@ pub(crate) struct LeaseSection {
     /// How long a lease lasts without renewal.
     #[schemars(extend("format" = "duration", "default" = "30m"))]
     pub(crate) ttl: Option<String>,
-    /// How long a lease that follows a process (`--pid`) lasts without renewal while the process runs.
-    #[schemars(extend("format" = "duration", "default" = "4h"))]
-    pub(crate) cap: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RetrySection {
-    /// Pause before the second attempt of a failed task. It doubles with every attempt.
-    #[schemars(extend("format" = "duration", "default" = "10s"))]
-    pub(crate) backoff: Option<String>,
-    /// Longest pause between two attempts.
-    #[schemars(extend("format" = "duration", "default" = "10m"))]
-    pub(crate) backoff_max: Option<String>,
     /// Number of attempts before a task waits for a person.
     #[schemars(extend("default" = 3))]
     pub(crate) max_attempts: Option<u32>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RetentionSection {
-    /// How long the log is kept.
-    #[schemars(extend("format" = "duration", "default" = "90d"))]
-    pub(crate) events: Option<String>,
-    /// How long messages are kept that every recipient has read.
-    #[schemars(extend("format" = "duration", "default" = "30d"))]
-    pub(crate) messages: Option<String>,
-    /// How long attempts of ended tasks are kept.
-    #[schemars(extend("format" = "duration", "default" = "90d"))]
-    pub(crate) attempts: Option<String>,
-    /// How long checkpoints of ended tasks are kept. The newest of each task stays.
-    #[schemars(extend("format" = "duration", "default" = "90d"))]
-    pub(crate) checkpoints: Option<String>,
-    /// How long large details are kept that no checkpoint refers to.
-    #[schemars(extend("format" = "duration", "default" = "1d"))]
-    pub(crate) blobs: Option<String>,
-    /// How long the records of removed workspaces without a rescue are kept.
-    #[schemars(extend("format" = "duration", "default" = "90d"))]
-    pub(crate) workspaces: Option<String>,
-    /// How long idle agents are kept.
-    #[schemars(extend("format" = "duration", "default" = "30d"))]
-    pub(crate) agents: Option<String>,
-    /// How long answers to operation ids (`--op`) are kept.
-    #[schemars(extend("format" = "duration", "default" = "7d"))]
-    pub(crate) receipts: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -142,30 +106,12 @@ pub(crate) struct RunSection {
     #[schemars(extend("name" = "NAME"))]
     pub(crate) agents: BTreeMap<String, RunAgent>,
     pub(crate) container: ContainerSection,
-    pub(crate) budget: BudgetSection,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct BudgetSection {
-    /// US dollars that one run of `toft run` may cost, as agents report it; `--max-cost` replaces it.
-    #[schemars(extend("scope" = "user"))]
-    pub(crate) run_cost: Option<f64>,
-    /// Tokens that one run may use; `--max-tokens` replaces it.
-    #[schemars(extend("scope" = "user"))]
-    pub(crate) run_tokens: Option<u64>,
-    /// US dollars that all runs on this machine may cost on one day, which begins at midnight UTC.
+    /// US dollars that all runs on this machine may cost on one day, as agents report it; the day begins at midnight UTC.
     #[schemars(extend("scope" = "user"))]
     pub(crate) day_cost: Option<f64>,
-    /// Tokens that all runs on this machine may use on one day.
-    #[schemars(extend("scope" = "user"))]
-    pub(crate) day_tokens: Option<u64>,
     /// US dollars that all attempts at one task may cost; before they are passed, a person is asked.
     #[schemars(extend("scope" = "user"))]
     pub(crate) task_cost: Option<f64>,
-    /// Tokens that all attempts at one task may use.
-    #[schemars(extend("scope" = "user"))]
-    pub(crate) task_tokens: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -247,8 +193,8 @@ pub(crate) struct LandSection {
     /// How commits get into it. `pr` opens a pull request; then it is not in a file of the working tree.
     #[schemars(extend("default" = "merge"))]
     pub(crate) how: Option<LandHow>,
-    /// Commands that have to succeed on the exact files of a commit before the branch moves to it.
-    pub(crate) check: Option<Vec<String>>,
+    /// Command, or commands, that have to succeed on the exact files of a commit before the branch moves to it.
+    pub(crate) check: Option<CheckCommands>,
     /// What the check may do; it runs what agents wrote. Under `toft run --sandbox --land` the sandbox of the agents counts.
     #[schemars(extend("default" = "none", "scope" = "clone"))]
     pub(crate) sandbox: Option<CheckSandbox>,
@@ -258,9 +204,6 @@ pub(crate) struct LandSection {
     /// How many pieces of work are checked together.
     #[schemars(extend("default" = 8))]
     pub(crate) batch: Option<usize>,
-    /// How many checks run side by side.
-    #[schemars(extend("default" = 1))]
-    pub(crate) slots: Option<usize>,
     /// Who has to approve work: `none`, `human`, or `agent:NAME` for agents of `toft run --as NAME`; or a table of them by
     /// `label:NAME` and `default`.
     #[schemars(extend("default" = "none"))]
@@ -283,6 +226,26 @@ pub(crate) struct LandSection {
     pub(crate) send: Option<bool>,
     /// Files in which both sides of a conflict are kept, as in `.gitattributes`: `["CHANGELOG.md"]`.
     pub(crate) union: Option<Vec<String>>,
+}
+
+/// One command, or several that run in order.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum CheckCommands {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl CheckCommands {
+    /// The commands, in order.
+    pub(crate) fn list(&self) -> Vec<String> {
+        match self {
+            Self::One(command) => vec![command.clone()],
+            Self::Several(commands) => commands.clone(),
+        }
+    }
 }
 
 /// Which configuration files may contain a key.

@@ -40,9 +40,14 @@ impl Home {
         }
     }
 
+    /// Whether it is on PostgreSQL.
+    pub fn is_postgres(&self) -> bool {
+        matches!(self, Self::Server(_))
+    }
+
     /// Whether one server may hold other spaces beside this one: a PostgreSQL server whose URL names none.
     pub fn holds_spaces(&self) -> bool {
-        matches!(self, Self::Server(_)) && self.named_space().is_none()
+        self.is_postgres() && self.named_space().is_none()
     }
 
     /// The space that the URL of a PostgreSQL server names.

@@ -38,6 +38,9 @@ pub enum Error {
     /// Nothing here proves to a server who asks.
     #[error("this user has no token for {server}")]
     NoToken { server: String },
+    /// A PostgreSQL server: only a toft server opens it, and who looks after it.
+    #[error("{store} is opened by `toft serve` alone")]
+    OpenedByServer { store: String },
     /// Only the server itself does this.
     #[error("{server} {doing} itself")]
     OnServer {

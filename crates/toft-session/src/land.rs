@@ -139,8 +139,6 @@ pub struct LandRules {
     pub timeout: Duration,
     /// Maximum number of landings that are checked together.
     pub batch: usize,
-    /// Number of checks that run side by side.
-    pub slots: usize,
     /// Who has to approve, by `label:NAME`, and `default`.
     pub review: BTreeMap<String, String>,
     pub update: UpdateRule,
@@ -163,7 +161,6 @@ impl Default for LandRules {
             sandbox: CheckSandbox::default(),
             timeout: Duration::from_secs(20 * 60),
             batch: 8,
-            slots: 1,
             review: BTreeMap::from([("default".to_owned(), "none".to_owned())]),
             update: UpdateRule::default(),
             close: CloseRule::default(),

@@ -285,7 +285,11 @@ pub(crate) fn init(config: &Config, no_vcs: bool) -> Result<(Located, bool), Err
         let dir = config.dir.clone().unwrap_or_else(|| PathBuf::from("."));
         mark_plain(&dir, ids)?;
     }
-    establish(locate(config)?, ids)
+    let located = locate(config)?;
+    if located.store.is_postgres() {
+        return Err(Error::OpenedByServer { store: located.store.to_string() });
+    }
+    establish(located, ids)
 }
 
 /// Creates the located store, and the repository's id in it, unless they exist.

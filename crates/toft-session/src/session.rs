@@ -69,6 +69,18 @@ impl Session {
 
     /// Opens a located store. A repository that the store does not know is refused: `init` registers it.
     pub fn at(located: Located) -> Result<Self, Error> {
+        if located.store.is_postgres() {
+            return Err(Error::OpenedByServer { store: located.store.to_string() });
+        }
+        Self::looked_after(located)
+    }
+
+    /// Opens a located store to look after it, which may be on PostgreSQL, too.
+    pub fn looked_after(located: Located) -> Result<Self, Error> {
+        if located.store.is_postgres() {
+            // Who looks after it may stand in any repository.
+            return Self::opened(located);
+        }
         if located.per_worktree && located.create && located.store.missing() {
             return Self::established(located);
         }

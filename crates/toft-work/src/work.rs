@@ -257,14 +257,13 @@ impl Work<'_> {
         })
     }
 
-    /// Redoes operations that `actor` undid, the last first; returns claims that were made again with their fences.
-    pub fn redo(&self, actor: &str, count: usize, try_only: bool) -> Result<(Vec<Undo>, Vec<claim::Claimed>), Error> {
-        let (mut claims, mut tried) = (Vec::new(), BTreeSet::new());
-        let done = self.each_of_the_last(actor, count, true, |undo| match try_only {
+    /// Redoes operations that `actor` undid, the last first; with `try_only`, only lists them.
+    pub fn redo(&self, actor: &str, count: usize, try_only: bool) -> Result<Vec<Undo>, Error> {
+        let mut tried = BTreeSet::new();
+        self.each_of_the_last(actor, count, true, |undo| match try_only {
             true => self.try_issues(undo, &mut tried, |plan, issues| plan.put_again(issues, true)),
-            false => self.do_again(actor, undo, &mut claims),
-        })?;
-        Ok((done, claims))
+            false => self.put_again(actor, undo),
+        })
     }
 
     /// Refuses an undo or redo that would fail. `tried` are the issues of earlier operations in the same request, whose
@@ -337,30 +336,13 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn do_again(&self, actor: &str, undo: &Undo, claims: &mut Vec<claim::Claimed>) -> Result<(), Error> {
+    fn put_again(&self, actor: &str, undo: &Undo) -> Result<(), Error> {
         undo.allowed()?;
-        match &undo.way {
-            UndoAction::Issues { issues } => {
-                self.own_plan()?.put_again(issues, false)?;
-            }
-            UndoAction::Claim { tasks } => {
-                let before = claims.len();
-                for task in tasks {
-                    let request =
-                        claim::Request { id: Some(task.clone()), scope: self.scope(), ..claim::Request::default() };
-                    match self.claim(actor, None, request) {
-                        Ok(outcome) => claims.extend(outcome.claims),
-                        Err(error) if claims.len() == before => return Err(error),
-                        // Some tasks were claimed again; failures of the others become notes.
-                        Err(error) => self.note(format!("{task} was not claimed again: {error}")),
-                    }
-                }
-            }
-            _ => {
-                let take = undo::Take { op: undo.op.clone(), scope: self.scope(), redo: true };
-                return self.act(actor, None, take).map(drop);
-            }
-        }
+        let UndoAction::Issues { issues } = &undo.way else {
+            let take = undo::Take { op: undo.op.clone(), scope: self.scope(), redo: true };
+            return self.act(actor, None, take).map(drop);
+        };
+        self.own_plan()?.put_again(issues, false)?;
         self.say_undone(actor, undo, true);
         Ok(())
     }

@@ -97,7 +97,7 @@ fn workspaces(toft: &Toft) -> Option<Check> {
             let mut odd: Vec<String> = Vec::new();
             for SeenWorkspace { listed, trouble, help, .. } in &seen {
                 let workspace = &listed.workspace;
-                let hint = help.as_deref().unwrap_or("toft ws show");
+                let hint = help.as_deref().unwrap_or("toft ws list");
                 odd.extend(trouble.iter().map(|trouble| format!("{}: {trouble} ({hint})", workspace.name)));
                 if workspace.state != WorkspaceState::Ready {
                     let state = workspace.state.as_str();

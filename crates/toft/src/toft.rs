@@ -31,6 +31,11 @@ impl Toft {
         Session::at(located).map(Self::from)
     }
 
+    /// Opens a located store to look after it, which may be on PostgreSQL, too.
+    pub fn looked_after(located: Located) -> Result<Self, Error> {
+        Session::looked_after(located).map(Self::from)
+    }
+
     /// Creates the store and the repository's id, once, and opens the store; returns whether it is new. Running it
     /// again changes nothing.
     pub fn init(config: &Config, no_vcs: bool) -> Result<(Self, bool), Error> {

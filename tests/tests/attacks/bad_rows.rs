@@ -160,7 +160,7 @@ fn a_directory_that_is_gone_moved_or_replaced_is_one_bad_row() {
     assert!(help.starts_with("toft ws create "), "{help}");
     home.run(&repo, "git", &["worktree", "move", paths[1].to_str().unwrap(), aside.to_str().unwrap()]);
     let help = one_bad_row(&home, &repo, &paths, &paths[1], "its directory was moved");
-    assert!(help.starts_with("toft ws adopt "), "{help}");
+    assert!(help.starts_with("toft ws create --adopt "), "{help}");
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_row_of_the_store_that_cannot_be_read_is_one_bad_row_and_is_never_written_ov
         assert!(said.contains(&id) && said.contains("cannot be read"), "{command:?}: {said}");
         assert!(said.contains(paths[1].file_name().unwrap().to_str().unwrap()), "{said}");
     }
-    assert_ne!(home.toft(&repo, &["ws", "unpin", &id]).code, 0);
+    assert_ne!(home.toft(&repo, &["ws", "keep", "--off", &id]).code, 0);
     assert_ne!(home.toft(&repo, &["ws", "rm", &id]).code, 0);
     assert!(home.toft(&repo, &["ws", "list"]).ok().contains("cannot be read"));
 }

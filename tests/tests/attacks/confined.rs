@@ -126,7 +126,7 @@ fn a_part_of_an_id_that_is_another_issue_is_not_ones_own() {
     let file = home.path().join("issues.jsonl");
     fs::write(&file, rows.join("\n")).unwrap();
     home.toft(&repo, &["import", "beads", file.to_str().unwrap()]).ok();
-    let script = "echo $TOFT_ISSUE; toft edit bd-1 --close stolen; toft show bd-1 --log; toft edit bd-12 -m mine; toft finish --no-change x";
+    let script = "echo $TOFT_ISSUE; toft edit bd-1 --title stolen; toft show bd-1 --log; toft edit bd-12 -m mine; toft finish --no-change x";
     let Some(said) = run_confined(&home, &repo, "bubblewrap", &["--sandbox"], script) else { return };
     assert!(said.contains("out bd-12") && said.matches("error[confined]").count() == 2, "{said}");
     assert!(said.contains("Changed bd-12"), "{said}");

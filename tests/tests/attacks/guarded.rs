@@ -183,7 +183,7 @@ fn private_plans_are_readable_by_their_owner_only() {
     for args in [&["init", "--contributor"][..], &["init", "--contributor", "--planning", own.to_str().unwrap()]] {
         home.toft(&project, args).ok();
         let id = add(&home, &project, &["A private plan"]);
-        home.toft(&project, &["edit", &id, "--close", "done"]).ok();
+        home.toft(&project, &["close", &id, "-m", "done"]).ok();
         home.toft(&project, &["gc", "--ledgers", "--archive-after", "0s"]).ok();
         home.toft(&project, &["sync"]).ok();
         add(&home, &project, &["Another"]);

@@ -164,7 +164,7 @@ fn hostile_repositories(seed: u64, count: usize) {
             &["ws", "restore", "w"],
             &["status"],
             &["ws", "create", "--name", "b", "--base", "-evil;touch pwn"],
-            &["ws", "pool", "1"],
+            &["ws", "create", "--ahead", "1"],
             &["claim", "--ws", "--as", "a"],
             &["save", "-m", "half", "--as", "a"],
             &["finish", "--no-change", "none", "--as", "a"],

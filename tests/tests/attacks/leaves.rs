@@ -346,12 +346,12 @@ fn names_are_git_s_author_unless_agents_are_wanted() {
     assert!(published(&home, &remote).contains("\"by\":\"AGENT-on-host-7\""));
 }
 
-/// The table of docs/guides/sharing.md, read off real bare remotes: each kind of clone writes markers everywhere it can, syncs
+/// The table of docs/guides/share.md, read off real bare remotes: each kind of clone writes markers everywhere it can, syncs
 /// whatever it can, and only what the table says is there.
 #[test]
 fn each_kind_of_clone_publishes_what_the_table_says() {
     let home = Home::new();
-    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/sharing.md")).unwrap();
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/share.md")).unwrap();
     let row = |kind: &str| -> Vec<String> {
         let start = format!("| {kind} |");
         let line = text.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("{kind} is not told"));

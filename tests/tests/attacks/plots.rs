@@ -228,7 +228,7 @@ fn hostile_repositories_get_nothing_executed_connected_or_written_outside() {
             fs::write(path.join("new.txt"), "new\n").unwrap();
             for args in [
                 &["ws", "list"][..],
-                &["ws", "show", &id],
+                &["ws", "list", &id],
                 &["ws", "rescue", &id],
                 &["finish", "--no-change", "looked"],
                 &["ws", "gc"],

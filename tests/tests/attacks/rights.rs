@@ -14,7 +14,7 @@ fn on_both_stores(story: impl Fn(&Home)) {
     if !missing {
         let cluster = Cluster::start();
         let mut home = Home::new();
-        home.use_store(&new_store_on(&cluster.url()));
+        home.behind_a_server(Some(&new_store_on(&cluster.url())));
         story(&home);
     }
 }
@@ -58,12 +58,12 @@ fn a_worker_does_its_own_work_and_ends_nothing_else() {
         assert!(said.contains("error[not_allowed]") && said.contains(&wanted), "{words:?}: {said}");
     };
     refused(&["flow", "abandon", &wf], "abandon a workflow");
-    refused(&["flow", "replan", &wf, plan], "replan a workflow");
-    refused(&["flow", "skip", &tasks[2]], "retry or skip a task of a plan");
-    refused(&["flow", "limit", &wf, "--budget", "9"], "change the limits of a workflow");
-    refused(&["agent", "answer", &tasks[1], "red"], "answer a question asked of a human");
+    refused(&["flow", "edit", &wf, "--file", plan], "replan a workflow");
+    refused(&["close", &tasks[2]], "retry or skip a task of a plan");
+    refused(&["flow", "edit", &wf, "--budget", "9"], "change the limits of a workflow");
+    refused(&["answer", &tasks[1], "red"], "answer a question asked of a human");
     refused(&["stop", &tasks[0]], "stop another agent");
-    refused(&["agent", "pause", "kim"], "pause or resume another agent");
+    refused(&["pause", "kim"], "pause or resume another agent");
     refused(&["agent", "remove", "kim"], "unregister another agent");
     refused(&["edit", &tasks[2], "--assignee", "kim"], "assign work");
     let said = home.toft(&repo, &["agent", "register", "lee", "--role", "coordinator", "--as", "lee"]).fails(4);
@@ -78,17 +78,17 @@ fn a_worker_does_its_own_work_and_ends_nothing_else() {
     home.toft(&repo, &["claim", &tasks[2], "--as", "lee"]).ok();
     home.toft(&repo, &["save", &tasks[2], "-m", "half", "--as", "lee"]).ok();
     home.toft(&repo, &["stop", &tasks[2], "--as", "lee"]).ok();
-    home.toft(&repo, &["agent", "pause", "lee", "--as", "lee"]).ok();
-    home.toft(&repo, &["agent", "resume", "--as", "lee"]).ok();
+    home.toft(&repo, &["pause", "lee", "--as", "lee"]).ok();
+    home.toft(&repo, &["resume", "--as", "lee"]).ok();
     home.toft(&repo, &["agent", "send", "human", "done soon", "--as", "lee"]).ok();
-    home.toft(&repo, &["flow", "add", &wf, "d", "--as", "lee"]).ok();
+    home.toft(&repo, &["flow", "edit", &wf, "--add", "d", "--as", "lee"]).ok();
     home.toft(&repo, &["flow", "new", "Mine", "--as", "lee"]).ok();
     home.toft(&repo, &["undo", "--as", "lee"]).ok();
     // A coordinator, and the person at the shell.
     home.toft(&repo, &["agent", "register", "lead", "--role", "coordinator"]).ok();
-    home.toft(&repo, &["agent", "pause", "kim", "--as", "lead"]).ok();
-    home.toft(&repo, &["agent", "resume", "kim", "--as", "lead"]).ok();
-    home.toft(&repo, &["flow", "replan", &wf, plan, "--as", "lead"]).ok();
+    home.toft(&repo, &["pause", "kim", "--as", "lead"]).ok();
+    home.toft(&repo, &["resume", "kim", "--as", "lead"]).ok();
+    home.toft(&repo, &["flow", "edit", &wf, "--file", plan, "--as", "lead"]).ok();
     home.toft(&repo, &["flow", "abandon", &wf]).ok();
     let help = home.toft(&repo, &["agent", "--help"]).ok();
     assert!(help.contains("abandon a workflow") && help.contains("coordinator"), "{help}");
@@ -318,7 +318,7 @@ fn closed_by_is_who_closed_it() {
     let id = add(&home, &repo, &["Do without"]);
     let task = data(&home, &repo, &["claim", &id, "--as", "kim"])["task"]["id"].as_str().unwrap().to_owned();
     home.toft(&repo, &["finish", "release", "--as", "kim"]).ok();
-    home.toft(&repo, &["flow", "skip", &task, "-m", "not needed"]).ok();
+    home.toft(&repo, &["close", &task, "-m", "not needed"]).ok();
     let closed = &data(&home, &repo, &["show", &id])["closed"];
     assert_eq!(closed["by"], "ana", "{closed}");
 }
@@ -369,7 +369,7 @@ fn a_template_is_described_shown_and_removed() {
         for word in ["fix@1", "How we mend things", "--set what (required)", "the thing", "review  after mend"] {
             assert!(shown.contains(word), "{word}: {shown}");
         }
-        let made = data(home, &repo, &["flow", "from", "fix", "--set", "what=it"]);
+        let made = data(home, &repo, &["flow", "new", "--template", "fix", "--set", "what=it"]);
         assert_eq!(made["workflow"]["config"], json!({ "region": "it" }));
         let base = home.path().join("b.toml");
         fs::write(&base, "name = \"hard\"\nextends = \"fix\"\ntitle = \"Fix {{what}} well\"\n").unwrap();
@@ -380,7 +380,7 @@ fn a_template_is_described_shown_and_removed() {
             home.toft(&repo, &["flow", "template", "remove", name]).ok();
             home.toft(&repo, &["flow", "template", "show", name]).fails(3);
         }
-        home.toft(&repo, &["flow", "from", "fix@1", "--set", "what=it"]).fails(3);
+        home.toft(&repo, &["flow", "new", "--template", "fix@1", "--set", "what=it"]).fails(3);
         assert_eq!(data(home, &repo, &["flow", "template", "list"]), json!([]));
         // Put again, it is a new version.
         let again = data(home, &repo, &["flow", "template", "put", file.to_str().unwrap()]);
@@ -408,7 +408,7 @@ fn a_workflow_says_where_it_comes_from_and_a_task_where_it_is_done() {
 }
 
 #[test]
-fn a_status_that_does_not_exist_is_an_error_and_one_that_does_can_be_set() {
+fn a_status_that_does_not_exist_is_an_error_and_each_that_does_has_a_command() {
     let home = Home::new();
     let repo = home.repo("api");
     let id = add(&home, &repo, &["Mend it"]);
@@ -418,15 +418,13 @@ fn a_status_that_does_not_exist_is_an_error_and_one_that_does_can_be_set() {
     }
     assert_eq!(home.toft(&repo, &["list", "--status", "deferred", "-q"]).ok(), "");
     let status = |words: &[&str]| {
-        home.toft(&repo, &[&["edit", &id], words].concat()).ok();
+        home.toft(&repo, words).ok();
         data(&home, &repo, &["show", &id])["status"].as_str().unwrap().to_owned()
     };
-    assert_eq!(status(&["--status", "deferred"]), "deferred");
+    assert_eq!(status(&["edit", &id, "--defer", "1h"]), "deferred");
     home.toft(&repo, &["claim"]).fails(6);
-    assert_eq!(status(&["--status", "open"]), "open");
-    assert_eq!(status(&["--status", "closed", "-m", "not needed"]), "closed");
+    assert_eq!(status(&["reopen", &id]), "open");
+    assert_eq!(status(&["close", &id, "-m", "not needed"]), "closed");
     assert_eq!(data(&home, &repo, &["show", &id])["closed"]["reason"], "not needed");
-    assert_eq!(status(&["--status", "open"]), "open");
-    assert!(home.toft(&repo, &["edit", &id, "--status", "in_progress"]).fails(2).contains("toft claim"));
-    assert!(home.toft(&repo, &["edit", &id, "--status", "done"]).fails(2).contains("closed"));
+    assert_eq!(status(&["reopen", &id]), "open");
 }

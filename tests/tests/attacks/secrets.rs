@@ -3,11 +3,10 @@
 
 use std::fs;
 
-use toft_cluster::Cluster;
 use toft_stories::{
     Home,
     agents::{self, data, started},
-    new_store_on, snapshot,
+    snapshot,
 };
 
 const SECRET: &str = "hunter2hunter2hunter2";
@@ -77,20 +76,4 @@ fn what_sets_a_workspace_up_keeps_no_secret() {
     let log = String::from_utf8(log).unwrap();
     assert!(log.contains("setup says [masked]") && log.contains("more\ndone"), "{log}");
     assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
-}
-
-/// repro/core 12: the password in the address of the store, by itself.
-#[test]
-fn the_password_of_a_store_is_masked_by_itself() {
-    let cluster = Cluster::start();
-    let (mut home, _) = started(&[]);
-    let store = new_store_on(&cluster.url()).replace("toft@", "toft:s3cretPw9@");
-    home.use_store(&store);
-    let repo = home.repo("fleet");
-    home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
-    let script =
-        r#"echo "$TOFT_STORE"; echo "$TOFT_STORE" | sed 's/.*:\(.*\)@.*/alone \1/'; git commit -q --allow-empty -m x"#;
-    home.toft(&repo, &["run", "--once", "--", "sh", "-c", script]).ok();
-    assert!(kept(&home, &repo, "s3cretPw9").is_empty(), "{:?}", kept(&home, &repo, "s3cretPw9"));
-    assert!(!kept(&home, &repo, "alone [masked]").is_empty());
 }

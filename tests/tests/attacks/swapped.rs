@@ -88,7 +88,7 @@ fn own_git_dir(home: &Home, trap: &Trap, dir: &Path, tag: &str) -> PathBuf {
 fn looks(name: &str) -> Vec<Vec<&str>> {
     let all: [&[&str]; 15] = [
         &["ws", "list"],
-        &["ws", "show", name],
+        &["ws", "list", name],
         &["ws", "path", name],
         &["show", "--diff", name],
         &["status"],
@@ -367,7 +367,7 @@ fn a_workspace_that_was_rewritten_executes_nothing_and_stays() {
         rewrite(&dir, &own, &evil);
         trap.lay();
         for at in [&repo, &dir] {
-            for args in [&["ws", "list"][..], &["ws", "show", name], &["status"], &["doctor"], &["ws", "rm", name]] {
+            for args in [&["ws", "list"][..], &["ws", "list", name], &["status"], &["doctor"], &["ws", "rm", name]] {
                 home.toft(at, args);
                 trap.assert_untouched(&format!("{name}: {}", args.join(" ")));
             }

@@ -394,7 +394,7 @@ fn what_is_archived_in_one_clone_is_archived_in_every_other_and_stays() {
     let clones = team(&home, 2);
     for n in 0..3 {
         let id = add(&home, &clones[0], &[&format!("t{n}")]);
-        home.toft(&clones[0], &["edit", &id, "--close", "ok"]).ok();
+        home.toft(&clones[0], &["close", &id, "-m", "ok"]).ok();
     }
     home.toft(&clones[0], &["sync"]).ok();
     home.toft(&clones[0], &["gc", "--ledgers", "--archive-after", "0s"]).ok();

@@ -148,7 +148,8 @@ fn a_line_edited_by_hand_elsewhere_takes_nothing_away_here() {
             .replace("\"labels\":[\"goes\"],", "")
             .into()
     });
-    home.toft(a, &["edit", &id, "-m", "precious", "-l", "keep", "-d", "written meanwhile", "--close", "done"]).ok();
+    home.toft(a, &["edit", &id, "-m", "precious", "-l", "keep", "-d", "written meanwhile"]).ok();
+    home.toft(a, &["close", &id, "-m", "done"]).ok();
     assert_eq!(branch(&home, a)["how"], "synced");
     let row = listed(&home, a)[&id].clone();
     assert_eq!(
@@ -434,7 +435,7 @@ fn proposals_follow_what_both_sides_do() {
     let row = listed(&home, keeper)[&whole].clone();
     assert_eq!((&row["title"], row.get("labels")), (&"The whole".into(), None), "{row}");
     // In their ledger it is theirs to decide, whether or not we heard of it.
-    home.toft(mine, &["withdraw", &whole]).fails(5);
+    home.toft(mine, &["propose", "--withdraw", &whole]).fails(5);
     home.toft(keeper, &["accept", &whole, &part]).ok();
     branch(&home, keeper);
     branch(&home, mine);

@@ -21,7 +21,7 @@ fn a_plan_runs_in_the_order_of_its_dependencies() {
         ("plan.json", r#"{"title":"p","tasks":[{"name":"a"},{"name":"b","needs":["a"]}]}"#),
     ];
     for (name, text) in plans {
-        home.toft(&repo, &["flow", "apply", &write(home.path(), name, text)]).ok();
+        home.toft(&repo, &["flow", "new", "--file", &write(home.path(), name, text)]).ok();
         for task in ["a", "b"] {
             let claim = home.toft(&repo, &["claim", "--json"]).data();
             assert_eq!(claim["task"]["name"], task, "{name}");
@@ -33,13 +33,13 @@ fn a_plan_runs_in_the_order_of_its_dependencies() {
     let done = home.toft(&repo, &["flow", "list", "--all", "--json=status"]).data();
     assert_eq!(done, json!([{ "status": "completed" }, { "status": "completed" }, { "status": "completed" }]));
     let typo = write(home.path(), "typo.toml", "title = \"p\"\ntaks = []\n");
-    assert!(home.toft(&repo, &["flow", "apply", &typo]).fails(2).contains("taks"));
+    assert!(home.toft(&repo, &["flow", "new", "--file", &typo]).fails(2).contains("taks"));
     let cycle = write(
         home.path(),
         "c.json",
         r#"{"title":"p","tasks":[{"name":"a","needs":["b"]},{"name":"b","needs":["a"]}]}"#,
     );
-    assert!(home.toft(&repo, &["flow", "apply", &cycle]).fails(5).contains("a -> b"));
+    assert!(home.toft(&repo, &["flow", "new", "--file", &cycle]).fails(5).contains("a -> b"));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn explain_says_why_each_open_task_cannot_start() {
         "p.json",
         r#"{"title":"p","max_parallel":1,"tasks":[{"name":"a"},{"name":"b"},{"name":"c","needs":["a"]},{"name":"d","requires":["gpu"]}]}"#,
     );
-    home.toft(&repo, &["flow", "apply", &plan]).ok();
+    home.toft(&repo, &["flow", "new", "--file", &plan]).ok();
     home.toft(&repo, &["claim"]).ok();
     let said = home.toft(&repo, &["ready", "--explain"]).ok();
     assert!(said.contains("Nothing is ready."), "{said}");
@@ -70,9 +70,9 @@ fn a_template_is_filled_versioned_and_extended() {
     let repo = home.repo("api");
     let base = "name = \"fix\"\ntitle = \"Fix {{what}}\"\n[variables.what]\n[[tasks]]\nname = \"mend\"\nbrief = \"Mend {{what}}.\"\n";
     home.toft(&repo, &["flow", "template", "put", &write(home.path(), "fix.toml", base)]).ok();
-    assert!(home.toft(&repo, &["flow", "from", "fix"]).fails(2).contains("what"));
-    assert!(home.toft(&repo, &["flow", "from", "fix", "--set", "wat=x"]).fails(2).contains("wat"));
-    let made = home.toft(&repo, &["flow", "from", "fix", "--set", "what=login", "--json"]).data();
+    assert!(home.toft(&repo, &["flow", "new", "--template", "fix"]).fails(2).contains("what"));
+    assert!(home.toft(&repo, &["flow", "new", "--template", "fix", "--set", "wat=x"]).fails(2).contains("wat"));
+    let made = home.toft(&repo, &["flow", "new", "--template", "fix", "--set", "what=login", "--json"]).data();
     assert_eq!(made["workflow"]["title"], "Fix login");
     assert_eq!(made["tasks"][0]["brief"], "Mend login.");
     assert_eq!(made["workflow"]["template"], "fix@1");
@@ -81,7 +81,7 @@ fn a_template_is_filled_versioned_and_extended() {
     );
     let deep = "name = \"deep\"\nextends = \"fix\"\ntitle = \"Fix {{what}} well\"\n[[tasks]]\nname = \"review\"\nneeds = [\"mend\"]\n";
     home.toft(&repo, &["flow", "template", "put", &write(home.path(), "deep.toml", deep)]).ok();
-    let made = home.toft(&repo, &["flow", "from", "deep", "--set", "what=it", "--json"]).data();
+    let made = home.toft(&repo, &["flow", "new", "--template", "deep", "--set", "what=it", "--json"]).data();
     assert_eq!(made["tasks"].as_array().unwrap().len(), 2);
 }
 
@@ -92,16 +92,16 @@ fn a_workflow_is_held_started_paused_replanned_and_abandoned() {
     let wf = home.toft(&repo, &["flow", "new", "p", "--task", "a", "--task", "b", "--hold", "-q"]).ok();
     let wf = wf.trim();
     home.toft(&repo, &["claim"]).fails(6);
-    home.toft(&repo, &["flow", "start", wf]).ok();
-    home.toft(&repo, &["flow", "start", &wf[..7]]).ok();
+    home.toft(&repo, &["flow", "resume", wf]).ok();
+    home.toft(&repo, &["flow", "resume", &wf[..7]]).ok();
     home.toft(&repo, &["claim", wf]).ok();
     home.toft(&repo, &["flow", "pause", wf, "-m", "wait"]).ok();
     home.toft(&repo, &["claim"]).fails(6);
     home.toft(&repo, &["save", "-m", "held work goes on"]).ok();
     home.toft(&repo, &["flow", "resume", wf]).ok();
-    home.toft(&repo, &["flow", "add", wf, "c", "--needs", "b"]).ok();
+    home.toft(&repo, &["flow", "edit", wf, "--add", "c", "--needs", "b"]).ok();
     let plan = write(home.path(), "new.json", r#"{"title":"x","tasks":[{"name":"a"},{"name":"d"}]}"#);
-    let replan = home.toft(&repo, &["flow", "replan", wf, &plan, "--json"]).data();
+    let replan = home.toft(&repo, &["flow", "edit", wf, "--file", &plan, "--json"]).data();
     assert_eq!(replan["kept"], json!(["a"]));
     assert_eq!(replan["added"], json!(["d"]));
     assert_eq!(replan["skipped"], json!(["b", "c"]));
@@ -164,9 +164,9 @@ fn messages_reach_agents_holders_and_people() {
     assert!(home.toft(&repo, &["status"]).ok().contains("look at this"));
     home.toft(&repo, &["agent", "inbox", "--human"]).ok();
     assert!(!home.toft(&repo, &["status"]).ok().contains("look at this"));
-    home.toft(&repo, &["agent", "pause", "blue"]).ok();
+    home.toft(&repo, &["pause", "blue"]).ok();
     home.toft(&repo, &["claim", "--as", "blue"]).fails(4);
-    home.toft(&repo, &["agent", "resume", "blue"]).ok();
+    home.toft(&repo, &["resume", "blue"]).ok();
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn issues_are_changed_closed_and_found_as_people_type_it() {
     // What was changed before another one refused is said, and that one beside it.
     let said = home.toft(&repo, &["close", &part, &slow, "-m", "no", "--json"]);
     assert!(said.code == 0 && said.out.contains("was not changed") && said.out.contains(&*part), "{said:?}");
-    home.toft(&repo, &["edit", &part, "--reopen"]).ok();
+    home.toft(&repo, &["reopen", &part]).ok();
     home.toft(&repo, &["finish", &slow, "--as", "ann", "--no-change", "it is fast"]).ok();
     home.toft(&repo, &["close", &part, &guide, "-m", "not needed"]).ok();
     assert!(ids(&[]).is_empty());
@@ -345,9 +345,9 @@ fn no_hint_is_a_destructive_command() {
         &["finish"],
         &["finish", "--as", "other"],
         &["show", "tk_"],
-        &["flow", "start", "wf_zzz"],
+        &["flow", "resume", "wf_zzz"],
         &["save", "--fence", "9.ls_x", "-m", "x"],
-        &["agent", "answer", "gt_x", "y"],
+        &["answer", "gt_x", "y"],
         &["ready", "--store", "/nowhere/x.db"],
         &["ready", "--store", "https://x"],
         &["backup", "/dev/null"],
@@ -420,7 +420,6 @@ fn text_shows_short_ids_that_every_command_takes() {
     }
     let refused = home.toft(&repo, &["claim", &other]).fails(5);
     assert!(!refused.contains(&whole) && refused.contains(short), "{refused}");
-    assert!(home.toft(&repo, &["list", "--ids"]).ok().contains(&whole));
     assert!(home.toft(&repo, &["list", "--json"]).ok().contains(&whole));
     assert_eq!(home.toft(&repo, &["list", "-q"]).ok().lines().filter(|id| *id == whole).count(), 1);
 }
@@ -436,12 +435,12 @@ fn an_issue_is_called_by_one_id() {
         vec!["claim"],
         vec!["status"],
         vec!["finish", "waiting", "-m", "which one?"],
-        vec!["agent", "answer", id.trim(), "the first"],
+        vec!["answer", id.trim(), "the first"],
         vec!["claim"],
         vec!["finish", "-m", "done", "--no-change", "nothing to do"],
     ] {
         let out = home.toft(&repo, &words).ok();
-        assert!(out.contains(&id[..7]) || words[0] == "agent", "{words:?}: {out}");
+        assert!(out.contains(&id[..7]) || words[0] == "answer", "{words:?}: {out}");
         assert!(!out.contains("tk_") && !out.contains("wf_"), "{words:?}: {out}");
     }
 }
@@ -504,7 +503,7 @@ fn an_issue_that_was_started_is_not_listed_as_ready() {
         assert!(home.toft(&repo, &["ready"]).ok().contains("Nothing is ready"));
         let id = home.toft(&repo, &["list", "-q"]).ok();
         if end[0] == "waiting" {
-            home.toft(&repo, &["agent", "answer", id.trim(), "that one"]).ok();
+            home.toft(&repo, &["answer", id.trim(), "that one"]).ok();
         }
     }
 }

@@ -58,14 +58,14 @@ fn parts_of_what_is_blocked_or_put_off_wait_and_say_why() {
     assert_eq!(ready(), [blocker.as_str()]);
     assert!(why(&grandchild).contains(&format!("{epic}, of which it is part, needs {blocker}")));
     assert!(why(&child).contains("1 of its parts are not done"));
-    home.toft(&repo, &["edit", &blocker, "--close", "gone"]).ok();
+    home.toft(&repo, &["close", &blocker, "-m", "gone"]).ok();
     assert_eq!(ready(), [grandchild.as_str()]);
     home.toft(&repo, &["edit", &epic, "--defer", "1h"]).ok();
     assert!(home.toft(&repo, &["ready"]).ok().contains("Nothing"));
     assert!(why(&grandchild).contains("is deferred until"));
-    home.toft(&repo, &["edit", &epic, "--undefer"]).ok();
+    home.toft(&repo, &["reopen", &epic]).ok();
     assert_eq!(ready(), [grandchild.as_str()]);
-    home.toft(&repo, &["edit", &grandchild, "--close", "done"]).ok();
+    home.toft(&repo, &["close", &grandchild, "-m", "done"]).ok();
     assert!(ready().is_empty(), "{child} and {epic} closed with it");
     let cycle = home.toft(&repo, &["edit", &grandchild, "--parent", &grandchild]).fails(5);
     assert!(cycle.contains("wait for each other"), "{cycle}");
@@ -85,7 +85,7 @@ fn one_order_of_issues_and_tasks_and_labels_that_say_who_may_take_them() {
     let names: Vec<_> = names.lines().collect();
     assert_eq!(names[..5], [&broken, &found, &urgent, &not_me, &aside], "listed in one order");
     for id in [&broken, &aside] {
-        home.toft(&repo, &["edit", id, "--close", "seen"]).ok();
+        home.toft(&repo, &["close", id, "-m", "seen"]).ok();
     }
     let claimed = |agent: &str| home.toft(&repo, &["claim", "--as", agent, "--json"]).data();
     assert_eq!(claimed("a")["issue"]["id"], found.as_str());
@@ -178,7 +178,8 @@ fn the_schema_knows_every_field_of_a_real_ledger() {
     let repo = home.repo("api");
     let id = add(&home, &repo, &["one", "-d", "b", "--design", "d", "--acceptance", "a", "--notes", "n", "-l", "x"]);
     add(&home, &repo, &["two", "--needs", &id, "--owner", "o", "--defer", "1h", "--template", "t"]);
-    home.toft(&repo, &["edit", &id, "-m", "said", "--close", "done"]).ok();
+    home.toft(&repo, &["edit", &id, "-m", "said"]).ok();
+    home.toft(&repo, &["close", &id, "-m", "done"]).ok();
     let schema: Value = serde_json::from_str(&home.toft(&repo, &["export", "schema"]).ok()).unwrap();
     for line in home.toft(&repo, &["export", "jsonl"]).ok().lines() {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -196,7 +197,7 @@ fn an_issue_given_back_is_open_again_and_one_that_is_held_is_not_closed_by_hand(
     let later = add(&home, &repo, &["later", "--defer", "1h"]);
     home.toft(&repo, &["claim", &id, "--as", "ana"]).ok();
     assert!(home.toft(&repo, &["claim", &id, "--as", "bob"]).fails(5).contains("held by ana"));
-    assert!(home.toft(&repo, &["edit", &id, "--close", "no"]).fails(5).contains("held by ana"));
+    assert!(home.toft(&repo, &["close", &id, "-m", "no"]).fails(5).contains("held by ana"));
     home.toft(&repo, &["delete", &id]).fails(5);
     home.toft(&repo, &["save", &id, "--as", "ana", "-m", "half"]).ok();
     home.toft(&repo, &["finish", &id, "release", "--as", "ana"]).ok();
@@ -206,7 +207,7 @@ fn an_issue_given_back_is_open_again_and_one_that_is_held_is_not_closed_by_hand(
     assert!(home.toft(&repo, &["ready", "--explain"]).ok().contains(&format!("{later}  not ready")));
     assert!(home.toft(&repo, &["claim", &id, "--as", "bob"]).ok().contains("continue from: half"));
     home.toft(&repo, &["finish", &id, "release", "--as", "bob"]).ok();
-    home.toft(&repo, &["edit", &id, "--close", "not wanted"]).ok();
+    home.toft(&repo, &["close", &id, "-m", "not wanted"]).ok();
     assert_eq!(listed(&home, &repo)[&id]["closed"]["reason"], "not wanted");
     home.toft(&repo, &["claim", "--as", "carl"]).fails(6);
     home.toft(&repo, &["delete", &id, "-m", "gone"]).ok();
@@ -259,7 +260,7 @@ fn a_contributor_plans_in_private_and_every_command_finds_the_same_issue() {
     }
     home.toft(&repo, &["edit", &mine, "--needs", &part]).ok();
     assert!(home.toft(&repo, &["show", &mine, "--why"]).ok().contains(&format!("needs {part}")));
-    home.toft(&repo, &["edit", &part, "--close", "done"]).ok();
+    home.toft(&repo, &["close", &part, "-m", "done"]).ok();
     assert!(home.toft(&repo, &["ready", "-q"]).ok().contains(&mine));
     assert!(!fs::read_to_string(ledger(&repo)).unwrap().contains("my plan"), "nothing private is in the repository");
     assert_eq!(home.run(&repo, "git", &["status", "--porcelain"]), "");
@@ -448,7 +449,7 @@ fn what_waits_for_itself_is_refused_however_it_is_tied() {
     // A closed whole between: what its own whole needs still counts.
     let inner = add(&home, &repo, &["inner", "-t", "epic"]);
     let leaf = add(&home, &repo, &["leaf", "--parent", &inner]);
-    home.toft(&repo, &["edit", &inner, "--close", "x"]).ok();
+    home.toft(&repo, &["close", &inner, "-m", "x"]).ok();
     home.toft(&repo, &["edit", &inner, "--parent", &epic]).ok();
     assert!(!home.toft(&repo, &["ready", "-q"]).ok().contains(&leaf));
     let twice = ["edit", &leaf, "-m", "said once", "--op", "op-1"];

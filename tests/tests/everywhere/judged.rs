@@ -21,12 +21,12 @@ fn what_is_done_must_be_shown() {
     );
     assert_eq!(parked.code, 1);
     let status = home.toft(&repo, &["status"]).ok();
-    assert!(status.contains("going wrong") && status.contains("flow retry"), "{status}");
+    assert!(status.contains("going wrong") && status.contains("toft retry"), "{status}");
     let again = home.toft(&repo, &["run", "--until-idle", "--", "false"]).ok();
     assert!(again.contains("No tasks ran"), "what failed for good is taken by nobody unasked: {again}");
     let needs = data(&home, &repo, &["status"]);
     let task = needs["needs_you"][0]["task"].as_str().unwrap().to_owned();
-    home.toft(&repo, &["flow", "retry", &task]).ok();
+    home.toft(&repo, &["retry", &task]).ok();
     let done = run(r#"git add -A && git commit -qm "mend it" && echo mended"#).ok();
     assert!(done.contains("done") && done.contains("mended"), "{done}");
     let closed = issue(&home, &repo);
@@ -42,7 +42,7 @@ fn an_agent_may_say_itself_how_it_went() {
     let asks = run(r#"echo '{"outcome":"waiting","message":"which colour?"}' > "$TOFT_REPORT""#);
     assert!(asks.contains("waiting") && asks.contains("which colour?"), "{asks}");
     let gate = data(&home, &repo, &["status"])["needs_you"][0]["gate"].as_str().unwrap().to_owned();
-    home.toft(&repo, &["agent", "answer", &gate, "blue"]).ok();
+    home.toft(&repo, &["answer", &gate, "blue"]).ok();
     let brief = home.path().join("brief");
     let script = format!(
         r#"cp "$TOFT_BRIEF" {}; cat > {0}.stdin

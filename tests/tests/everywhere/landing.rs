@@ -397,7 +397,7 @@ fn what_has_landed_is_taken_back_by_another_landing() {
         let again = yard.home.toft(&yard.repo, &["land", "revert", &id]).fails(5);
         assert!(again.contains("nothing to take back"), "{how}: {again}");
         // The next attempt begins where the target is now: what was taken back would not come from the old commits.
-        yard.home.toft(&yard.repo, &["edit", &id, "--reopen"]).ok();
+        yard.home.toft(&yard.repo, &["reopen", &id]).ok();
         yard.home.toft(&yard.repo, &["--as", "bo", "claim", &id, "--ws"]).ok();
         let workspace = yard.home.toft(&yard.repo, &["--as", "bo", "ws", "path", &id]).ok();
         let workspace = Path::new(workspace.trim());
@@ -427,7 +427,7 @@ fn work_built_on_what_was_taken_back_is_sent_back() {
     finish(&workspace, "one.txt");
     assert!(yard.repo.join("one.txt").exists());
     yard.home.toft(&yard.repo, &["land", "revert", &id]).ok();
-    yard.home.toft(&yard.repo, &["edit", &id, "--reopen"]).ok();
+    yard.home.toft(&yard.repo, &["reopen", &id]).ok();
     // What is in no commit keeps the workspace, and with it the commits that were taken back.
     fs::write(workspace.join("notes.txt"), "mine\n").unwrap();
     begin();

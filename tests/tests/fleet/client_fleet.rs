@@ -94,8 +94,9 @@ fn every_issue_is_done_once_by_three_clients_that_are_killed_and_started_again()
     // Attempts that are killed count.
     let config = lab.home.path().join("config");
     fs::create_dir_all(config.join("toft")).unwrap();
-    fs::write(config.join("toft/config.toml"), "[retry]\nmax_attempts = 9\nbackoff = \"100ms\"\n").unwrap();
+    fs::write(config.join("toft/config.toml"), "[retry]\nmax_attempts = 9\n").unwrap();
     lab.home.set("XDG_CONFIG_HOME", config.to_str().unwrap());
+    lab.home.set("TOFT_RETRY_BACKOFF", "100ms");
     let repos = [lab.repo.clone(), lab.home.repo("farm")];
     let mut ids = Vec::new();
     for (repo, count) in repos.iter().zip([issues * 2 / 3, issues / 3]) {

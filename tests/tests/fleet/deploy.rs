@@ -1,5 +1,5 @@
 //! The deployment files: the unit under a real systemd, the image in a container, the manifests against the schemas of
-//! Kubernetes, and their containers as a node would start them. What docs/guides/deploying.md shows is run from there.
+//! Kubernetes, and their containers as a node would start them. What docs/operate/server.md shows is run from there.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -26,7 +26,7 @@ fn text(path: &str) -> String {
 
 /// The commands that the guide shows below a heading, block by block.
 fn guide(heading: &str) -> Vec<String> {
-    let guide = text("docs/guides/deploying.md");
+    let guide = text("docs/operate/server.md");
     let rest = guide.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no `{heading}`")).1;
     let section = rest.split("\n## ").next().unwrap();
     let blocks: Vec<_> =

@@ -138,7 +138,7 @@ fn tell() {
     let here = ana.path().join("shop");
     ana.toft(&here, &["init"]).ok();
     for refused in ["file:///srv/shop.git", "https://ana:secret@git.example/shop"] {
-        ana.toft(&here, &["repo", "url", refused]).fails(2);
+        ana.toft(&here, &["init", "--clone-url", refused]).fails(2);
     }
     let (first, _) = add(&ana, &here, &["Greet in French"]);
     ana.toft(&here, &["sync"]).ok();
@@ -162,10 +162,10 @@ fn tell() {
     // An address that is another repository's is said, and can be corrected.
     let stranger = ana.git("stranger");
     ana.run(&stranger, "git", &["clone", "-q", "--bare", ".", "../stranger.git"]);
-    ana.toft(&here, &["repo", "url", &format!("https://{HUB}:{GIT_PORT}/stranger.git")]).ok();
+    ana.toft(&here, &["init", "--clone-url", &format!("https://{HUB}:{GIT_PORT}/stranger.git")]).ok();
     let (worked, said) = on_bare(&run);
     assert!(!worked && said.contains("its history is another one"), "{said}");
-    let listed = ana.toft(&here, &["repo", "url", &url]).ok();
+    let listed = ana.toft(&here, &["init", "--clone-url", &url]).ok();
     assert!(listed.contains(&url), "{listed}");
     let (worked, said) = on_bare(&run);
     assert!(worked && said.contains("1 done"), "{said}");

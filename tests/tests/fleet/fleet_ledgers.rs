@@ -221,7 +221,7 @@ fn only_those_who_work_add_to_a_ledger_and_only_lines_to_a_known_one() {
     let (server, url) = (serve(&owner), upstream(&owner));
     let [(ana, here), _far] = two(&server, &owner, &url);
     ana.home.toft(&here, &["add", "Sell apples"]).ok();
-    let repository = ana.home.toft(&here, &["repo", "list", "--json"]).data()[0]["id"].as_str().unwrap().to_owned();
+    let repository = ana.home.toft(&here, &["where", "--json"]).data()["repository"].as_str().unwrap().to_owned();
     let path = format!("/v1/ledgers/{repository}");
     let mut wire = Wire::to(&server);
     let (viewer, join) = (server.token(&owner, "eve", "viewer"), String::new());
@@ -363,7 +363,7 @@ fn a_strangers_line_or_question_stops_nobody() {
     let (server, url) = (serve(&owner), upstream(&owner));
     let [(ana, here), (far, there)] = two(&server, &owner, &url);
     ana.home.toft(&here, &["add", "one"]).ok();
-    let repository = ana.home.toft(&here, &["repo", "list", "--json"]).data()[0]["id"].as_str().unwrap().to_owned();
+    let repository = ana.home.toft(&here, &["where", "--json"]).data()["repository"].as_str().unwrap().to_owned();
     let mut wire = Wire::to(&server);
     let end: u64 = pieces(&owner).iter().map(|piece| fs::metadata(piece).unwrap().len()).sum();
     let deep = format!(

@@ -169,7 +169,6 @@ fn tokens_stay_with_their_space_when_a_backup_is_restored() {
     let store = format!("{}?space=red", cluster.url());
     let repo = home.git("api");
     let toft = |args: &[&str]| home.toft_with(&repo, &[("TOFT_STORE", &store), ("TOFT_TOKEN", "")], args).ok();
-    toft(&["init"]);
     let backup = home.path().join("red.backup").display().to_string();
     toft(&["backup", &backup]);
     toft(&["token", "revoke", "eve"]);

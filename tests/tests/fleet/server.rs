@@ -1,12 +1,11 @@
 //! A server that is killed, and one whose standby takes over: nothing acknowledged is lost, nothing is done twice. And
-//! what a server is asked besides: proof of who it is, news for who waits.
+//! what a server is asked besides: proof of who it is.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{BufRead, BufReader},
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Mutex,
+        atomic::{AtomicBool, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -31,12 +30,12 @@ fn no_server() -> bool {
 /// A home with one repository and plenty of work in a store on a server.
 fn busy_home(server: &str, tasks: usize) -> Home {
     let mut home = Home::new();
-    home.use_store(&new_store_on(server));
+    home.behind_a_server(Some(&new_store_on(server)));
     let repo = home.repo("api");
     let plan = home.path().join("plan.json");
     let tasks: Vec<_> = (0..tasks).map(|n| serde_json::json!({ "name": format!("t{n}") })).collect();
     std::fs::write(&plan, serde_json::json!({ "title": "load", "tasks": tasks }).to_string()).unwrap();
-    home.toft(&repo, &["flow", "apply", plan.to_str().unwrap()]).ok();
+    home.toft(&repo, &["flow", "new", "--file", plan.to_str().unwrap()]).ok();
     home
 }
 
@@ -228,162 +227,11 @@ fn a_server_proves_who_it_is_or_is_not_spoken_to() {
     let cluster = Cluster::start_with(&[("ssl", "on"), ("ssl_cert_file", &cert), ("ssl_key_file", &key)]);
     let url = cluster.url().replace("127.0.0.1", "localhost");
     home.use_store(&format!("{url}?sslmode=verify-full&sslrootcert={authority}"));
-    let repo = home.repo("api");
-    home.toft(&repo, &["flow", "new", "only"]).ok();
-    home.toft(&repo, &["claim"]).ok();
+    let repo = home.git("api");
+    home.toft(&repo, &["token", "create", "ana", "--role", "admin"]).ok();
+    assert!(home.toft(&repo, &["token", "list"]).ok().contains("ana"));
     let stranger = format!("{url}?sslmode=require&sslrootcert={}", home.path().join("other.pem").display());
     let start = Instant::now();
-    assert!(home.toft(&repo, &["--store", &stranger, "status"]).fails(7).contains("certificate"));
+    assert!(home.toft(&repo, &["--store", &stranger, "token", "list"]).fails(7).contains("certificate"));
     assert!(start.elapsed() < Duration::from_secs(5), "a stranger is not waited for");
-}
-
-/// Whether a commit would tell somebody now.
-fn somebody_waits(cluster: &Cluster) -> bool {
-    let schema = cluster.psql("SELECT schemaname FROM pg_tables WHERE tablename = 'waiters'");
-    let waiting = "WHERE since <= clock_timestamp() AND until > clock_timestamp()";
-    cluster.psql(&format!("SELECT count(*) FROM {}.waiters {waiting}", schema.trim())).trim() != "0"
-}
-
-fn until_somebody_waits(cluster: &Cluster) {
-    let patience = Instant::now() + Duration::from_secs(20);
-    while !somebody_waits(cluster) {
-        assert!(Instant::now() < patience, "the waiter never signed in");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-#[test]
-#[ignore = "wide: minutes of waiting commands"]
-fn a_burst_of_commits_is_told_now_and_then() {
-    if no_server() {
-        return;
-    }
-    let cluster = Cluster::start();
-    let home = busy_home(&cluster.url(), 2_000);
-    let repo = home.path().join("api");
-    let mut follower =
-        home.command(&repo, toft_stories::toft_bin(), &["history", "--follow", "--limit=100000", "--json"]);
-    let mut follower = follower.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let heard = Arc::new(AtomicUsize::new(0));
-    let (lines, count) = (BufReader::new(follower.stdout.take().unwrap()).lines(), heard.clone());
-    thread::spawn(move || {
-        for _ in lines.map_while(Result::ok).filter(|line| line.contains("\"verb\":\"claim\"")) {
-            count.fetch_add(1, Ordering::SeqCst);
-        }
-    });
-    until_somebody_waits(&cluster);
-    let start = Instant::now();
-    let work = work_through(&home, || thread::sleep(Duration::from_secs(3)));
-    let done = work.told.iter().filter(|((verb, ..), _)| *verb == "claim").count();
-    let until = |what: &str, holds: &mut dyn FnMut() -> bool| {
-        let patience = Instant::now() + Duration::from_secs(30);
-        while !holds() {
-            assert!(Instant::now() < patience, "{what}");
-            thread::sleep(Duration::from_millis(100));
-        }
-    };
-    until("a follower misses nothing", &mut || heard.load(Ordering::SeqCst) == done);
-    let most = start.elapsed().as_millis() / 50 + 2;
-    follower.kill().unwrap();
-    follower.wait().unwrap();
-    // A server counts what a connection did when it ends, or a second later.
-    let signed_in = "SELECT n_tup_ins + n_tup_upd FROM pg_stat_user_tables WHERE relname = 'waiters'";
-    let mut told = 0;
-    until("the follower was told", &mut || {
-        told = cluster.psql(signed_in).trim().parse::<u128>().unwrap();
-        told > 1
-    });
-    // It signs in once for each time that it is told, and then rests.
-    assert!(told <= most, "{told} times for {done} claims, at most {most}");
-    eprintln!("{done} claims; their follower was told {told} times");
-}
-
-#[test]
-#[ignore = "wide: minutes of waiting commands"]
-fn a_waiting_claim_hears_of_work_at_once_and_quiet_waiting_asks_little() {
-    if no_server() {
-        return;
-    }
-    let cluster = Cluster::start();
-    let home = busy_home(&cluster.url(), 1);
-    let repo = home.path().join("api");
-    home.toft(&repo, &["claim", "--as", "first"]).ok();
-    let waits: Vec<Duration> = (0..5)
-        .map(|n| {
-            let mut waiter = home.command(&repo, toft_stories::toft_bin(), &["claim", "--wait=30s", "--as", "second"]);
-            let mut waiter = waiter.stdout(std::process::Stdio::null()).spawn().unwrap();
-            until_somebody_waits(&cluster);
-            let asked = || {
-                cluster.psql("SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database").parse::<u64>().unwrap()
-            };
-            let (before, still) = (asked(), Instant::now());
-            thread::sleep(Duration::from_secs(2));
-            let rate = (asked() - before) as f64 / still.elapsed().as_secs_f64();
-            assert!(rate < 30.0, "{rate} transactions a second while one claim waits");
-            home.toft(&repo, &["flow", "new", &format!("late {n}")]).ok();
-            let told = Instant::now();
-            assert!(waiter.wait().unwrap().success());
-            told.elapsed()
-        })
-        .collect();
-    let longest = waits.iter().max().unwrap();
-    assert!(*longest < Duration::from_millis(700), "{waits:?}");
-    eprintln!("waiting claims were served {waits:.0?} after work was committed");
-}
-
-#[test]
-#[ignore = "wide: minutes of waiting commands"]
-fn hundreds_of_waiting_commands_hold_few_connections_and_all_get_served() {
-    if no_server() {
-        return;
-    }
-    let (waiters, most) = (sized(100, 500), sized(30, 100));
-    let cluster = Cluster::start_with(&[("max_connections", &most.to_string())]);
-    let home = busy_home(&cluster.url(), 1);
-    let repo = home.path().join("api");
-    home.toft(&repo, &["claim", "--as", "first"]).ok();
-    let waiting: Vec<_> = (0..waiters)
-        .map(|n| {
-            let agent = format!("w{n}");
-            let mut waiter =
-                home.command(&repo, toft_stories::toft_bin(), &["claim", "--wait=240s", "--as", &agent, "-q"]);
-            waiter.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
-        })
-        .collect();
-    let connections = || {
-        let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'toft'";
-        cluster.try_psql(count).ok().and_then(|text| text.trim().parse::<usize>().ok())
-    };
-    // Every one of them has looked and waits.
-    let patience = Instant::now() + Duration::from_secs(120);
-    let mut calm = 0;
-    while calm < 8 {
-        assert!(Instant::now() < patience, "they never came to rest: {:?}", connections());
-        calm = if connections().is_some_and(|count| count <= 6) { calm + 1 } else { 0 };
-        thread::sleep(Duration::from_millis(100));
-    }
-    let mut largest = 0;
-    for _ in 0..20 {
-        largest = largest.max(connections().unwrap_or(most));
-        thread::sleep(Duration::from_millis(100));
-    }
-    assert!(largest < 20, "{largest} connections while {waiters} commands wait");
-    let start = Instant::now();
-    home.toft(&repo, &["status"]).ok();
-    assert!(start.elapsed() < Duration::from_secs(10), "others are served meanwhile: {:?}", start.elapsed());
-    let plan = home.path().join("more.json");
-    let tasks: Vec<_> = (0..waiters).map(|n| serde_json::json!({ "name": format!("more{n}") })).collect();
-    std::fs::write(&plan, serde_json::json!({ "title": "more", "tasks": tasks }).to_string()).unwrap();
-    home.toft(&repo, &["flow", "apply", plan.to_str().unwrap()]).ok();
-    let start = Instant::now();
-    let mut claimed = BTreeSet::new();
-    for waiter in waiting {
-        let said = waiter.wait_with_output().unwrap();
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        assert!(claimed.insert(String::from_utf8_lossy(&said.stdout).trim().to_owned()), "{said:?}");
-    }
-    eprintln!(
-        "{waiters} waiting commands on a server of {most} connections: at most {largest} held while they wait, all served {:.1?} after",
-        start.elapsed()
-    );
 }

@@ -143,7 +143,7 @@ fn a_task_that_kills_its_worker_is_parked_and_asks_a_human() {
     let status = home.toft(&repo, &["status"]).ok();
     assert!(status.contains("Needs you") && status.contains("  failed: "), "{status}");
     let task = home.toft(&repo, &["list", "-q"]).ok();
-    home.toft(&repo, &["flow", "retry", task.trim(), "-m", "fixed"]).ok();
+    home.toft(&repo, &["retry", task.trim(), "-m", "fixed"]).ok();
     home.toft(&repo, &["claim"]).ok();
 }
 
@@ -174,7 +174,7 @@ fn a_question_is_answered_after_its_asker_is_gone() {
     assert!(home.toft(&repo, &["status"]).ok().contains("blue or red?"));
     home.toft(&repo, &["claim"]).fails(6);
     let task = home.toft(&repo, &["list", "-q"]).ok();
-    home.toft(&repo, &["agent", "answer", task.trim(), "red"]).ok();
+    home.toft(&repo, &["answer", task.trim(), "red"]).ok();
     home.toft(&repo, &["claim", "--as", "next"]).ok();
     assert!(home.toft(&repo, &["show", "--as", "next"]).ok().contains("task.answered"));
 }

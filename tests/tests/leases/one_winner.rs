@@ -61,7 +61,7 @@ fn storm(workers: usize, cycles: usize, longest_wait: Duration) {
         let plan = home.path().join("plan.json");
         let tasks: Vec<_> = (0..each * 2).map(|n| serde_json::json!({ "name": format!("t{n}") })).collect();
         fs::write(&plan, serde_json::json!({ "title": "storm", "tasks": tasks }).to_string()).unwrap();
-        home.toft(repo, &["flow", "apply", plan.to_str().unwrap()]).ok();
+        home.toft(repo, &["flow", "new", "--file", plan.to_str().unwrap()]).ok();
     }
     let ops: Mutex<Vec<(PathBuf, Op)>> = Mutex::default();
     let (start, gate) = (Instant::now(), Barrier::new(workers));

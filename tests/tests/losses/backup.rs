@@ -123,23 +123,30 @@ fn a_space_on_a_server_is_backed_up_and_comes_back_on_another_server() {
     let kept = home.path().join("kept.backup");
     let (task, before) = {
         let cluster = Cluster::start();
-        home.use_store(&format!("{}?space=team", cluster.url()));
+        let store = format!("{}?space=team", cluster.url());
+        home.behind_a_server(Some(&store));
         let repo = home.repo("api");
         let task = work(&home, &repo);
-        home.toft(&repo, &["backup", kept.to_str().unwrap()]).ok();
+        home.toft(&repo, &["--store", &store, "backup", kept.to_str().unwrap()]).ok();
         (task.clone(), seen(&home, &repo, &task))
     };
     let repo = home.path().join("api");
     let cluster = Cluster::start();
-    home.use_store(&format!("{}?space=others", cluster.url()));
-    home.toft(&repo, &["backup", "restore", kept.to_str().unwrap()]).ok();
-    assert_eq!(seen(&home, &repo, &task), before);
-    home.toft(&repo, &["doctor"]).ok();
-    home.toft(&repo, &["--as", "v", "claim"]).ok();
-    home.toft(&repo, &["backup", "restore", kept.to_str().unwrap()]).fails(5);
-    let done = home.toft(&repo, &["backup", "restore", kept.to_str().unwrap(), "--replace", "--json"]).data();
+    let store = format!("{}?space=others", cluster.url());
+    let looked_after = |args: &[&str]| home.toft(&repo, &[&["--store", &store], args].concat());
+    looked_after(&["backup", "restore", kept.to_str().unwrap()]).ok();
+    looked_after(&["doctor"]).ok();
+    let mut served = Home::new();
+    served.behind_a_server(Some(&store));
+    assert_eq!(seen(&served, &repo, &task), before);
+    served.toft(&repo, &["--as", "v", "claim"]).ok();
+    looked_after(&["backup", "restore", kept.to_str().unwrap()]).fails(5);
+    let done = looked_after(&["backup", "restore", kept.to_str().unwrap(), "--replace", "--json"]).data();
     let aside = done["aside"].as_str().unwrap().strip_prefix("space ").unwrap();
-    let old = format!("{}?space={aside}", cluster.url());
-    assert!(home.toft(&repo, &["history", "--store", &old]).ok().contains(" v "), "what was there is kept");
-    assert_eq!(seen(&home, &repo, &task), before);
+    let mut old = Home::new();
+    old.behind_a_server(Some(&format!("{}?space={aside}", cluster.url())));
+    assert!(old.toft(&repo, &["history"]).ok().contains(" v "), "what was there is kept");
+    let mut restored = Home::new();
+    restored.behind_a_server(Some(&store));
+    assert_eq!(seen(&restored, &repo, &task), before);
 }

@@ -96,7 +96,7 @@ fn a_branch_is_not_its_own_landing_and_a_users_branch_is_not_ours() {
     home.toft(&repo, &["ws", "rm", "mine"]).ok();
     home.run(&repo, "git", &["rev-parse", "--verify", "refs/heads/mine"]);
     home.run(&repo, "git", &["worktree", "add", "-q", "../by-hand"]);
-    home.toft(&repo, &["ws", "adopt", "../by-hand"]).ok();
+    home.toft(&repo, &["ws", "create", "--adopt", "../by-hand"]).ok();
     home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
     assert!(home.path().join("by-hand").is_dir(), "what somebody made by hand stays until they say otherwise");
 }

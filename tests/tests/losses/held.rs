@@ -263,14 +263,14 @@ fn a_question_is_answered_once_however_many_answer() {
         text(&asked["gate"]["id"])
     };
     let gate = ask(&tasks[0]);
-    home.toft(&repo, &["agent", "answer", &gate, "red"]).ok();
-    home.toft(&repo, &["agent", "answer", &gate, "blue"]).fails(3);
-    home.toft(&repo, &["agent", "answer", &tasks[0], "blue"]).fails(3);
+    home.toft(&repo, &["answer", &gate, "red"]).ok();
+    home.toft(&repo, &["answer", &gate, "blue"]).fails(3);
+    home.toft(&repo, &["answer", &tasks[0], "blue"]).fails(3);
     let gate = ask(&tasks[1]);
     for n in 0..6 {
         home.toft(&repo, &["agent", "register", &format!("agent{n}"), "--role", "human"]).ok();
     }
-    assert_eq!(at_once(&home, &repo, 6, &["agent", "answer", &gate, "red"]), 1);
+    assert_eq!(at_once(&home, &repo, 6, &["answer", &gate, "red"]), 1);
     is_whole(&home, &repo);
 }
 
@@ -283,12 +283,12 @@ fn questions_of_work_that_was_given_up_ask_nobody_and_revive_nothing() {
         home.toft(&repo, &["--as", "w", "claim", task]).ok();
         home.toft(&repo, &["--as", "w", "finish", task, "waiting", "-m", question]).ok();
     }
-    home.toft(&repo, &["flow", "skip", &tasks[0], "-m", "no"]).ok();
+    home.toft(&repo, &["close", &tasks[0], "-m", "no"]).ok();
     let status = home.toft(&repo, &["status"]).ok();
     assert!(!status.contains("skip me?") && status.contains("abandon me?"), "{status}");
     home.toft(&repo, &["flow", "abandon", &workflow, "-m", "no"]).ok();
     assert!(!home.toft(&repo, &["status"]).ok().contains("abandon me?"));
-    home.toft(&repo, &["agent", "answer", &tasks[1], "late"]);
+    home.toft(&repo, &["answer", &tasks[1], "late"]);
     home.toft(&repo, &["claim", &tasks[1]]).fails(5);
     let states = data(&home, &repo, &["list", "tasks", "--all"]);
     let states: BTreeSet<&str> = states.as_array().unwrap().iter().filter_map(|task| task["status"].as_str()).collect();
@@ -321,7 +321,7 @@ fn a_plan_that_changes_takes_nothing_from_who_is_at_work() {
         path.display().to_string()
     };
     let before = plan(json!([{ "name": "keep" }, { "name": "held", "brief": "v1" }, { "name": "gone" }]));
-    let made = data(&home, &repo, &["flow", "apply", &before]);
+    let made = data(&home, &repo, &["flow", "new", "--file", &before]);
     let id = |name: &str| {
         let tasks = data(&home, &repo, &["list", "tasks", "--all"]);
         text(&tasks.as_array().unwrap().iter().find(|task| task["name"] == name).unwrap()["id"])
@@ -334,7 +334,7 @@ fn a_plan_that_changes_takes_nothing_from_who_is_at_work() {
         { "name": "held", "brief": "v2", "needs": ["new"] },
         { "name": "new", "needs": ["held"] },
     ]));
-    home.toft(&repo, &["flow", "replan", &text(&made["workflow"]["id"]), &after]).ok();
+    home.toft(&repo, &["flow", "edit", &text(&made["workflow"]["id"]), "--file", &after]).ok();
     home.toft(&repo, &["--as", "h", "save", &held, "-m", "still at it"]).ok();
     home.toft(&repo, &["--as", "g", "finish", &gone, "--no-change", "done before I heard"]).ok();
     home.toft(&repo, &["--as", "h", "finish", &held, "--no-change", "x"]).ok();
@@ -356,7 +356,7 @@ fn on_server() -> Option<(Cluster, Home, PathBuf)> {
     }
     let cluster = Cluster::start();
     let mut home = Home::new();
-    home.use_store(&new_store_on(&cluster.url()));
+    home.behind_a_server(Some(&new_store_on(&cluster.url())));
     let repo = home.repo("api");
     Some((cluster, home, repo))
 }
@@ -417,7 +417,7 @@ echo x > "did-$TOFT_TASK" && git add "did-$TOFT_TASK" && git commit -qm "$TOFT_I
     home.toft_on_path();
     home.set("TOFT_RETRY_BACKOFF", "50ms");
     let repo = home.repo("api");
-    let rules = "[retry]\nmax_attempts = 200\nbackoff_max = \"500ms\"\n[workspaces]\nmost = 1000\n";
+    let rules = "[retry]\nmax_attempts = 200\n[workspaces]\nmost = 1000\n";
     fs::write(repo.join(".git/toft/config.toml"), rules).unwrap();
     let plan: String = (0..count).map(|n| format!("- [ ] issue number {n}\n")).collect();
     let file = home.path().join("plan.md");

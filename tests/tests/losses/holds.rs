@@ -52,7 +52,7 @@ fn a_session_with_hundreds_of_holds_opens_no_more_files_than_one_with_a_single_h
     let plan = home.path().join("plan.json");
     let tasks: Vec<_> = (0..220).map(|n| json!({ "name": format!("t{n}") })).collect();
     fs::write(&plan, json!({ "title": "load", "tasks": tasks }).to_string()).unwrap();
-    home.toft(&repo, &["flow", "apply", plan.to_str().unwrap()]).ok();
+    home.toft(&repo, &["flow", "new", "--file", plan.to_str().unwrap()]).ok();
     let round = || {
         let (claim, said) = opened(&home, &repo, &["claim", "--json"]);
         let task = text(&said.data()["task"]["id"]);

@@ -248,7 +248,7 @@ fn ignored_work_is_kept_or_named_before_it_goes() {
     let before = every_byte(&dir);
     let said = home.toft(&repo, &["ws", "gc", "-n", "--older-than", "0s"]).ok();
     assert!(said.contains("would not save data/ (3.1 MB), dev.sqlite (2.1 MB), target/ (6 B)"), "{said}");
-    assert!(home.toft(&repo, &["ws", "show", "small"]).ok().contains("dev.sqlite (2.1 MB)"));
+    assert!(home.toft(&repo, &["ws", "list", "small"]).ok().contains("dev.sqlite (2.1 MB)"));
     let gone = home.toft(&repo, &["ws", "rm", "small", "--json"]).data();
     assert!(gone[0]["holds"].as_str().unwrap().contains("1 files"), "{gone}");
     let named = left(&home, &repo, "small");
@@ -354,11 +354,11 @@ fn a_full_disk_leaves_nothing_half_done() {
         assert_eq!(halves.count(), 0, "half a pack is not left");
         disk.clear();
         home.toft(&inner, &["ws", "rm", name, "--rescue"]).ok();
-        let rescue = home.toft(&inner, &["ws", "show", name, "--json"]).data()["rescue"].clone();
+        let rescue = home.toft(&inner, &["ws", "list", name, "--json"]).data()["rescue"].clone();
         disk.fill();
         assert_ne!(home.toft(&inner, &["ws", "restore", name]).code, 0);
         assert!(!dir.exists(), "a restore that failed is taken back");
-        let shown = home.toft(&inner, &["ws", "show", name, "--json"]).data();
+        let shown = home.toft(&inner, &["ws", "list", name, "--json"]).data();
         assert_eq!((&shown["state"], &shown["rescue"]), (&Value::from("removed"), &rescue));
         disk.clear();
         home.toft(&inner, &["ws", "restore", name]).ok();
@@ -388,9 +388,9 @@ fn a_removal_that_stopped_at_its_very_end_keeps_its_rescue() {
     home.run(home.path(), "umount", &[stuck.to_str().unwrap()]);
     assert_ne!(said.code, 0, "{said:?}");
     assert!(!dir.exists());
-    let rescue = home.toft(&repo, &["ws", "show", "w", "--json"]).data()["rescue"].clone();
+    let rescue = home.toft(&repo, &["ws", "list", "w", "--json"]).data()["rescue"].clone();
     home.toft(&repo, &["ws", "gc"]).ok();
-    let shown = home.toft(&repo, &["ws", "show", "w", "--json"]).data();
+    let shown = home.toft(&repo, &["ws", "list", "w", "--json"]).data();
     assert_eq!((&shown["state"], &shown["rescue"]), (&Value::from("removed"), &rescue));
     home.toft(&repo, &["ws", "restore", "w"]).ok();
     assert_eq!(lost(&before, &every_byte(&dir), &[]), Vec::<String>::new());
@@ -489,7 +489,7 @@ fn files_of_another_user_leave_a_workspace_whole() {
         assert!(code == 5 && said.contains("belongs to another user"), "{said}");
         assert_eq!(lost(&before, &every_byte(&dir), &[]), Vec::<String>::new());
     }
-    assert!(run(&["ws", "show", "w"]).1.contains("w  ready"));
+    assert!(run(&["ws", "list", "w"]).1.contains("w  ready"));
     home.run(home.path(), "chown", &["-R", "65534:65534", dir.to_str().unwrap()]);
     let (code, said) = run(&["ws", "rm", "w", "--rescue"]);
     assert!(code == 0 && !dir.exists(), "{said}");

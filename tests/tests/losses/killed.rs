@@ -210,7 +210,7 @@ fn every_byte_is_there_or_was_named_though_tidying_up_is_killed() {
     let (mut back, mut stayed, mut clean) = (0, 0, 0);
     for plot in &plots {
         let Plot { repo, name, path, .. } = plot;
-        let shown = home.toft(repo, &["ws", "show", name, "--json"]).data();
+        let shown = home.toft(repo, &["ws", "list", name, "--json"]).data();
         let clone = shown["kind"] == "clone";
         if let Some(Some(moved)) = &plot.by_hand {
             assert_eq!(lost(&plot.bytes, &every_byte(moved), &[]), Vec::<String>::new(), "{name} where it was moved");

@@ -251,7 +251,7 @@ fn no_byte_is_lost_though_tidying_up_is_killed_anywhere() {
             assert!(!stay[&plot.name]["gone"].as_bool().unwrap(), "{}", plot.name);
             panic!("{} was neither put away nor clean: {}", plot.name, stay[&plot.name]);
         }
-        let shown = home.toft(&repo, &["ws", "show", &plot.name, "--json"]).data();
+        let shown = home.toft(&repo, &["ws", "list", &plot.name, "--json"]).data();
         if shown["rescue"].is_null() {
             assert!(plot.whole.is_clean(), "{} was not clean, and nobody knows where it is", plot.name);
             for commit in &plot.commits {
@@ -363,19 +363,19 @@ fn rescues_are_listed_expire_and_can_be_deleted() {
         home.toft(&repo, &["ws", "rescue", name]).ok();
         home.toft(&repo, &["ws", "rm", name, "--rescue"]).ok();
     }
-    let rows = home.toft(&repo, &["ws", "rescues", "--json"]).data();
+    let rows = home.toft(&repo, &["ws", "restore", "--json"]).data();
     let rows = rows.as_array().unwrap();
     assert_eq!(rows.len(), 2, "what was put away already is not put away again: {rows:?}");
     let row = rows.iter().find(|row| row["workspace"] == "a").expect("a's rescue");
     assert!(row["bytes"].as_u64().unwrap() > 5_000 && row["age_s"].as_u64().unwrap() < 600, "{rows:?}");
     assert!(row["holds"].as_str().unwrap().contains("1 files"), "{rows:?}");
     assert!(row["left"].as_str().unwrap().contains("data/ (2.1 MB)"), "{rows:?}");
-    let said = home.toft(&repo, &["ws", "rescues"]).ok();
+    let said = home.toft(&repo, &["ws", "restore"]).ok();
     assert!(said.contains("a --at 1") && said.contains("2 rescues"), "{said}");
     home.toft(&repo, &["ws", "gc"]).ok();
     assert_eq!(home.run(&repo, "git", &["for-each-ref", "refs/toft/rescue"]).lines().count(), 2, "never by itself");
-    home.toft(&repo, &["ws", "drop-rescue", "a", "--at", "7"]).fails(3);
-    home.toft(&repo, &["ws", "drop-rescue", "a", "--at", "1"]).ok();
+    home.toft(&repo, &["ws", "gc", "--rescue", "a", "--at", "7"]).fails(3);
+    home.toft(&repo, &["ws", "gc", "--rescue", "a", "--at", "1"]).ok();
     assert!(home.toft(&repo, &["ws", "restore", "a"]).fails(3).contains("nothing of a was put away"));
     let config = repo.join(".git/toft/config.toml");
     fs::write(&config, "[workspaces]\nrescue_max_age = \"0s\"\n").unwrap();

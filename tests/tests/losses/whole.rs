@@ -247,10 +247,10 @@ fn a_workspace_whose_daemon_was_killed_is_taken_down_and_mounted_again() {
     let home = Home::new();
     let _unmount = Unmount(&home);
     let repo = instant(&home);
-    for look in ["list", "path", "show", "rm", "gc", "rescue"] {
+    for look in ["list", "path", "rm", "gc", "rescue"] {
         // As for a user who may not mount, when a crash came before the implementation was recorded.
         let w = plot(&home, &repo, &[look]);
-        let id = home.toft(&repo, &["ws", "show", look, "--json"]).data()["id"].as_str().unwrap().to_owned();
+        let id = home.toft(&repo, &["ws", "list", look, "--json"]).data()["id"].as_str().unwrap().to_owned();
         let layers = w.with_file_name(".layers").join(&id);
         let base = fs::read_dir(w.with_file_name(".bases")).unwrap().flatten().find(|entry| entry.path().is_dir());
         unmount(&home, &w);
@@ -308,7 +308,7 @@ fn after_a_restart_the_next_look_mounts_a_workspace_and_keeps_what_was_written_m
     fs::write(w.join("src/d0/f1.txt"), "staged\n").unwrap();
     git(&home, &w, &["add", "src"]);
     let before = whole(&home, &w);
-    for (n, look) in [&["ws", "list"] as &[&str], &["ws", "path", "w"], &["ws", "show", "w"]].iter().enumerate() {
+    for (n, look) in [&["ws", "list"] as &[&str], &["ws", "path", "w"], &["ws", "list", "w"]].iter().enumerate() {
         unmount(&home, &w);
         // The frozen checkout is no longer mounted either, and an editor that remembers the path writes there.
         let base = fs::read_dir(w.with_file_name(".bases")).unwrap().flatten().find(|entry| entry.path().is_dir());
@@ -385,7 +385,7 @@ fn a_layer_is_never_mounted_twice() {
     assert_eq!((mounts_at(&w), w.join("inside").exists()), (1, true));
     // Served by a daemon that nobody here sees mounted, as one that a container started.
     unmount(&home, &w);
-    let id = home.toft(&repo, &["ws", "show", "w", "--json"]).data()["id"].as_str().unwrap().to_owned();
+    let id = home.toft(&repo, &["ws", "list", "w", "--json"]).data()["id"].as_str().unwrap().to_owned();
     unmount(&home, &w);
     let (layer, at) = (w.with_file_name(".layers").join(&id), home.path().join("elsewhere"));
     fs::create_dir(&at).unwrap();
@@ -489,7 +489,7 @@ fn a_repository_that_was_moved_finds_its_workspaces_again() {
     for (n, mode) in modes.iter().enumerate() {
         fs::write(repo.join(".git/toft/config.toml"), format!("[workspaces]\ninstant = \"{mode}\"\n")).unwrap();
         // The first command after the move is each of these.
-        for (m, look) in ["path", "list", "show", "rm", "gc", "rescue"].iter().enumerate() {
+        for (m, look) in ["path", "list", "rm", "gc", "rescue"].iter().enumerate() {
             let name = format!("{look}-{mode}");
             let (w, c) = (plot(&home, &repo, &[&name]), plot(&home, &repo, &[&format!("{name}-c"), "--clone"]));
             fs::write(w.join("work"), "work\n").unwrap();

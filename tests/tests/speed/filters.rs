@@ -17,7 +17,7 @@ const SLOWER: u32 = 20;
 fn plan(home: &Home, repo: &Path, plan: &serde_json::Value) -> String {
     let file = home.path().join("plan.json");
     std::fs::write(&file, plan.to_string()).unwrap();
-    let made = home.toft(repo, &["flow", "apply", file.to_str().unwrap(), "--json"]).data();
+    let made = home.toft(repo, &["flow", "new", "--file", file.to_str().unwrap(), "--json"]).data();
     made["workflow"]["id"].as_str().unwrap().to_owned()
 }
 
@@ -55,7 +55,7 @@ fn story(home: &Home) {
     let found: [(&Path, &[&str], &str); 5] = [
         (&repo, &["-l", "rare"], "labelled"),
         (&repo, &["-l", "gpu", "--as", "able"], "able"),
-        (&linked, &["--here"], "linked"),
+        (&linked, &["--worktree", "."], "linked"),
         (&repo, &[&workflow], "named"),
         (&repo, &["-l", "common"], "t3"),
     ];
@@ -84,6 +84,6 @@ fn a_claim_with_a_filter_costs_what_an_ordinary_claim_costs_on_a_server() {
     }
     let cluster = Cluster::start();
     let mut home = Home::new();
-    home.use_store(&new_store_on(&cluster.url()));
+    home.behind_a_server(Some(&new_store_on(&cluster.url())));
     story(&home);
 }

@@ -1,4 +1,4 @@
-//! Asking and answering: epics that follow their parts, lists and saved queries, times, explanations, hints.
+//! Asking and answering: epics that follow their parts, lists, times, explanations, hints.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn an_epic_closes_with_its_last_part_and_opens_again_with_one() {
     assert!(home.toft(&repo, &["show", &half]).ok().contains("all its parts are closed"));
 
     // A part that is open again, or a new one, opens what closed by itself.
-    home.toft(&repo, &["edit", &second, "--reopen"]).ok();
+    home.toft(&repo, &["reopen", &second]).ok();
     assert_eq!((status(&home, &repo, &half).as_str(), status(&home, &repo, &whole).as_str()), ("open", "open"));
     home.toft(&repo, &["undo"]).ok();
     assert_eq!(status(&home, &repo, &whole), "closed");
@@ -42,9 +42,9 @@ fn an_epic_closes_with_its_last_part_and_opens_again_with_one() {
     assert_eq!(status(&home, &repo, &half), "closed");
 
     // What was closed by hand stays closed.
-    home.toft(&repo, &["edit", &whole, "--reopen"]).ok();
+    home.toft(&repo, &["reopen", &whole]).ok();
     home.toft(&repo, &["close", &whole, "-m", "enough"]).ok();
-    home.toft(&repo, &["edit", &first, "--reopen"]).ok();
+    home.toft(&repo, &["reopen", &first]).ok();
     assert_eq!((status(&home, &repo, &half).as_str(), status(&home, &repo, &whole).as_str()), ("open", "closed"));
 }
 
@@ -61,8 +61,8 @@ fn undo_of_a_closed_part_takes_its_epic_along() {
     assert_eq!(status(&home, &repo, &epic), "open");
     home.toft(&repo, &["undo", "--as", "ben"]).ok();
     assert_eq!(status(&home, &repo, &parts[1]), "open");
-    home.toft(&repo, &["redo", "--as", "ann"]).ok();
-    home.toft(&repo, &["redo", "--as", "ben"]).ok();
+    home.toft(&repo, &["undo", "--redo", "--as", "ann"]).ok();
+    home.toft(&repo, &["undo", "--redo", "--as", "ben"]).ok();
     assert_eq!(status(&home, &repo, &epic), "closed");
     // The epic's own closing was nobody's operation.
     assert!(home.toft(&repo, &["history", &epic]).ok().contains("epic.closed"));
@@ -121,7 +121,7 @@ fn an_epic_whose_last_parts_two_clones_closed_closes_when_they_sync() {
     both("closed");
 
     // A part that one clone adds while another closes the last that it knows opens the epic again.
-    home.toft(one, &["edit", &parts[0], "--reopen"]).ok();
+    home.toft(one, &["reopen", &parts[0]]).ok();
     sync(one);
     sync(two);
     both("open");
@@ -179,34 +179,6 @@ fn a_list_takes_every_filter_counts_and_names_what_is_known() {
     assert_eq!([&epic, &bug, &waits].map(|id| ready(id)), [false, true, false]);
     home.toft(&repo, &["claim", &bug]).ok();
     assert!(!ready(&bug));
-}
-
-#[test]
-fn a_query_is_saved_asked_again_and_forgotten() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let before = home.run(&repo, "git", &["status", "--porcelain", "--ignored"]);
-    let (bug, other) = (add(&home, &repo, &["b", "-t", "bug", "-l", "db"]), add(&home, &repo, &["c", "-t", "bug"]));
-    add(&home, &repo, &["a task"]);
-    let ids = |args: &[&str]| {
-        let said = home.toft(&repo, &[&["list", "-q"], args].concat()).ok();
-        said.lines().map(str::to_owned).collect::<Vec<_>>()
-    };
-    let said = home.toft(&repo, &["list", "--type", "bug", "--sort", "priority", "--save", "bugs"]).ok();
-    assert!(said.contains("toft list @bugs"), "{said}");
-    assert_eq!(ids(&["@bugs"]), [other.as_str(), &bug]);
-    assert_eq!(ids(&["@bugs", "-l", "db"]), [bug.as_str()]);
-    assert_eq!(home.toft(&repo, &["list", "--saved"]).ok(), "@bugs  --type bug --sort priority\n");
-    assert!(home.toft(&repo, &["list", "@nosuch"]).fails(2).contains("use @bugs"));
-    assert_eq!(home.run(&repo, "git", &["status", "--porcelain", "--ignored"]), before);
-    // Other worktrees of this clone have it, too.
-    let linked = home.path().join("linked");
-    home.run(&repo, "git", &["worktree", "add", "-q", linked.to_str().unwrap()]);
-    assert!(home.toft(&linked, &["list", "@bugs"]).ok().contains(&bug));
-    home.toft(&repo, &["list", "--forget", "bugs"]).ok();
-    home.toft(&repo, &["list", "@bugs"]).fails(2);
-    home.toft(&repo, &["list", "--type", "bugg", "--save", "wrong"]).fails(2);
-    assert!(home.toft(&repo, &["list", "--saved"]).ok().contains("No saved queries"));
 }
 
 #[test]
@@ -284,8 +256,8 @@ fn a_dry_run_of_undo_refuses_as_undo_does() {
     home.toft(&repo, &["edit", &free, "-p", "0", "--as", "eve"]).ok();
     assert_eq!(home.toft(&repo, &["undo", "2", "-n", "--as", "eve"]).ok().lines().count(), 2);
     home.toft(&repo, &["undo", "2", "--as", "eve"]).ok();
-    home.toft(&repo, &["redo", "-n", "--as", "eve"]).ok();
-    home.toft(&repo, &["redo", "2", "--as", "eve"]).ok();
+    home.toft(&repo, &["undo", "--redo", "-n", "--as", "eve"]).ok();
+    home.toft(&repo, &["undo", "--redo", "2", "--as", "eve"]).ok();
     assert_eq!(listed(&home, &repo)[&free]["priority"], 0);
 }
 
@@ -298,7 +270,7 @@ fn a_workspace_of_another_clone_is_named_as_such_and_not_as_broken() {
     let id = add(&home, one, &["Work"]);
     home.toft(one, &["claim", &id, "--ws", "--as", "a"]).ok();
     let name = home.toft(one, &["ws", "list", "--json"]).data()[0]["name"].as_str().unwrap().to_owned();
-    let help = format!("toft -C {} ws show {name}", one.display());
+    let help = format!("toft -C {} ws list {name}", one.display());
     let listed = home.toft(two, &["ws", "list"]).ok();
     assert!(listed.contains(&format!("belongs to the clone {}", one.display())) && listed.contains(&help), "{listed}");
     let json = home.toft(two, &["ws", "list", "--json"]).data();
@@ -400,7 +372,7 @@ fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive
     let tried = [
         ("merge", "toft land"),
         ("stats", "toft status"),
-        ("reopen", "--reopen"),
+        ("open", "toft reopen"),
         ("remove", "toft close"),
         ("reset", "toft undo -n"),
         ("prune", "toft ws gc -n"),

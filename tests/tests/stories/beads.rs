@@ -126,13 +126,13 @@ fn closing_and_reopening_travel_both_ways() {
     both.import(&[row("bd-1", 120, &json!({}))]);
     let now = both.show("bd-1");
     assert!(now["status"] == "open" && now.get("closed").is_none_or(Value::is_null), "{now}");
-    both.toft(&["edit", "bd-1", "--close", "mended", "-q"]);
+    both.toft(&["close", "bd-1", "-m", "mended", "-q"]);
     let out = &both.export()["bd-1"];
     assert_eq!((&out["status"], &out["close_reason"]), (&json!("closed"), &json!("mended")));
     assert!(out["closed_at"].is_string(), "beads takes no closed issue without it: {out}");
     let taken = out.clone();
     both.import(&[taken]);
-    both.toft(&["edit", "bd-1", "--reopen", "-q"]);
+    both.toft(&["reopen", "bd-1", "-q"]);
     let out = &both.export()["bd-1"];
     assert_eq!((&out["status"], out.get("closed_at"), &out["close_reason"]), (&json!("open"), None, &json!("")));
 }
@@ -358,7 +358,7 @@ fn caw_brings_what_informs_what_came_of_it_and_its_templates() {
     assert!(words["comments"].to_string().contains("outcome: No examples"), "{words}");
     let ready = home.toft(&repo, &["ready", "-q"]).ok();
     assert!(ready.contains(words["id"].as_str().unwrap()), "what informs does not hold back: {ready}");
-    let made = home.toft(&repo, &["flow", "from", "fix", "--set", "what=the leak", "--json"]).data();
+    let made = home.toft(&repo, &["flow", "new", "--template", "fix", "--set", "what=the leak", "--json"]).data();
     assert!(made.to_string().contains("Find the leak"), "{made}");
     assert_eq!(import(&[])["changed"], 0);
     let said = import(&["--only", "Si*"]);
@@ -434,7 +434,7 @@ fn a_circle_that_a_merge_made_is_named_and_starts_with_the_same_issue_everywhere
     toft(&first, &["edit", y, "--unneeds", z, "-q"]);
     assert_eq!(toft(&first, &["ready", "-q"]).trim(), y.as_str());
     assert!(!home.toft(&first, &["doctor"]).out.contains("need each other"));
-    toft(&first, &["edit", y, "--close", "done", "-q"]);
+    toft(&first, &["close", y, "-m", "done", "-q"]);
     assert_eq!(toft(&first, &["ready", "-q"]).trim(), x.as_str());
 }
 
@@ -466,7 +466,7 @@ fn a_plan_that_nobody_can_read_any_more_is_said_to_be_one() {
     let said = doctor(&repo);
     assert!(said.contains("1001 issues are open") && said.contains("toft move"), "{said}");
     let one = listed(&home, &repo).into_keys().next().unwrap();
-    home.toft(&repo, &["edit", &one, "--close", "done", "-q"]).ok();
+    home.toft(&repo, &["close", &one, "-m", "done", "-q"]).ok();
     assert!(!doctor(&repo).contains("issues are open"));
 }
 

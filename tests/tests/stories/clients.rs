@@ -54,7 +54,7 @@ fn asks(client: &'static str) {
     let said = lab.run(&id);
     let status = lab.home.toft(&lab.repo, &["status"]).ok();
     assert!(status.contains("Which greeting do you want?"), "{said}\n{status}");
-    lab.home.toft(&lab.repo, &["agent", "answer", &id, "The word is hello-from-a-person"]).ok();
+    lab.home.toft(&lab.repo, &["answer", &id, "The word is hello-from-a-person"]).ok();
     // The conversation goes on: its first step was the question.
     let script = std::iter::once(Step::say("not again")).chain(work("as they said")).collect();
     let working = Model::start(script);

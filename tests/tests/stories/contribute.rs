@@ -70,7 +70,7 @@ fn a_fork_with_fifty_private_issues_proposes_one_and_the_diff_holds_only_it() {
         assert_eq!(here["comments"].as_array().unwrap().len(), 2, "theirs, and our private one");
         home.toft(mine, &["edit", &id, "-p", "4"]).fails(5);
         home.toft(mine, &["edit", &id, "--notes", "still mine"]).ok();
-        home.toft(keeper, &["edit", &id, "--close", "done"]).ok();
+        home.toft(keeper, &["close", &id, "-m", "done"]).ok();
         project.keeper_shares();
         assert_eq!(project.sync()[0]["news"], "changed");
         assert_eq!(project.shown(mine, &id)["status"], "closed");
@@ -89,7 +89,7 @@ fn a_rejected_proposal_comes_back_with_the_reason() {
         project.propose(&id);
         project.merge(&id);
         home.toft(mine, &["accept", &id]).fails(5);
-        home.toft(keeper, &["withdraw", &id]).fails(5);
+        home.toft(keeper, &["propose", "--withdraw", &id]).fails(5);
         home.toft(keeper, &["reject", &id, "-m", "not now"]).ok();
         home.toft(keeper, &["accept", &id]).fails(5);
         project.keeper_shares();
@@ -114,13 +114,13 @@ fn a_proposal_that_is_withdrawn_leaves_no_trace() {
         home.toft(mine, args).ok();
         assert_ne!(users(mine), before);
         home.toft(mine, &["propose", &id]).ok();
-        home.toft(mine, &["withdraw", &id]).ok();
+        home.toft(mine, &["propose", "--withdraw", &id]).ok();
         let after = users(mine);
         let differ: Vec<_> = after.iter().filter(|(path, bytes)| before.get(*path) != Some(bytes)).collect();
         assert!(differ.is_empty(), "tree {tree}: {differ:?}");
         assert_eq!(home.run(fork, "git", &["branch", "--list", "toft-propose/*"]), "");
         assert_eq!(project.shown(mine, &id)["visibility"], "local");
-        home.toft(mine, &["withdraw", &id]).fails(5);
+        home.toft(mine, &["propose", "--withdraw", &id]).fails(5);
     }
 }
 

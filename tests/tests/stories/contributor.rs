@@ -55,7 +55,7 @@ fn every_command_leaves_a_contributors_repository_as_it_was() {
             &["edit", theirs, "-d", "b", "--design", "d", "--acceptance", "a", "--notes", "n", "--owner", "me"],
             &["edit", theirs, "-m", "a private comment", "--needs", &mine_first],
             &["undo"],
-            &["redo"],
+            &["undo", "--redo"],
             &["edit", theirs, "--unneeds", &mine_first],
             &["claim", theirs, "--as", "private-agent"],
             &["save", "-m", "private progress", "--as", "private-agent"],
@@ -64,9 +64,9 @@ fn every_command_leaves_a_contributors_repository_as_it_was() {
             &["finish", "handoff", "-m", "private words", "--as", "private-agent"],
             &["edit", theirs, "--parent", &mine_first],
             &["edit", theirs, "--parent", "", "--defer", "3d"],
-            &["edit", theirs, "--undefer", "--unlabel", "private-label"],
-            &["edit", theirs, "--close", "private reason"],
-            &["edit", theirs, "--reopen"],
+            &["edit", theirs, "--unlabel", "private-label"],
+            &["close", theirs, "-m", "private reason"],
+            &["reopen", theirs],
             &["delete", theirs, "-m", "not for me"],
             &["restore", theirs],
             &["add", "A part of theirs", "--parent", theirs],
@@ -169,7 +169,7 @@ fn what_a_contributor_changes_about_upstreams_issue_is_laid_over_it() {
         assert_eq!(seen(&project, theirs), ("open".into(), false));
         assert!(home.toft(mine, &["list", "-l", "mine", "-q"]).ok().contains(theirs.as_str()));
         assert!(home.toft(mine, &["list", "--search", "unmistakable", "-q"]).ok().contains(theirs.as_str()));
-        home.toft(mine, &["edit", &first, "--close", "done"]).ok();
+        home.toft(mine, &["close", &first, "-m", "done"]).ok();
         assert_eq!(seen(&project, theirs), ("open".into(), true));
 
         // What they change shows through, beside what was changed here.
@@ -181,11 +181,11 @@ fn what_a_contributor_changes_about_upstreams_issue_is_laid_over_it() {
         assert_eq!((&shown["notes"], &shown["labels"]), (&"unmistakable".into(), &serde_json::json!(["mine"])));
 
         // Finished here, and taken back.
-        home.toft(mine, &["edit", theirs, "--close", "done here"]).ok();
+        home.toft(mine, &["close", theirs, "-m", "done here"]).ok();
         assert_eq!(seen(&project, theirs), ("closed".into(), false));
         home.toft(mine, &["undo"]).ok();
         assert_eq!(seen(&project, theirs), ("open".into(), true));
-        home.toft(mine, &["redo"]).ok();
+        home.toft(mine, &["undo", "--redo"]).ok();
         assert_eq!(seen(&project, theirs), ("closed".into(), false));
         home.toft(mine, &["undo"]).ok();
         home.toft(mine, &["delete", theirs, "-m", "not mine"]).ok();
@@ -208,7 +208,7 @@ fn what_a_contributor_changes_about_upstreams_issue_is_laid_over_it() {
 
         // What upstream closes is closed, even while an agent here works on it, and cannot be reopened from here.
         home.toft(mine, &["claim", theirs, "--as", "me"]).ok();
-        home.toft(keeper, &["edit", theirs, "--close", "fixed upstream"]).ok();
+        home.toft(keeper, &["close", theirs, "-m", "fixed upstream"]).ok();
         project.keeper_shares();
         home.toft(mine, &["edit", theirs, "-m", "still on it"]).ok();
         pull(&project);
@@ -216,11 +216,11 @@ fn what_a_contributor_changes_about_upstreams_issue_is_laid_over_it() {
         assert_eq!(project.shown(mine, theirs)["closed"]["reason"], "fixed upstream");
         home.toft(mine, &["finish", "-m", "me too", "--no-change", "x", "--as", "me"]).ok();
         assert_eq!(project.shown(mine, theirs)["closed"]["reason"], "fixed upstream");
-        let said = home.toft(mine, &["edit", theirs, "--reopen"]).fails(5);
+        let said = home.toft(mine, &["reopen", theirs]).fails(5);
         assert!(said.contains("closed upstream"), "{said}");
         home.toft(mine, &["edit", theirs, "--notes", "a note stays mine"]).ok();
         // And theirs alone, when they open it again.
-        home.toft(keeper, &["edit", theirs, "--reopen"]).ok();
+        home.toft(keeper, &["reopen", theirs]).ok();
         project.keeper_shares();
         pull(&project);
         assert_eq!(project.shown(mine, theirs)["status"], "open");
@@ -266,7 +266,7 @@ fn clones_of_a_contributor_share_what_is_laid_over() {
         // A clone that becomes a maintainer's goes on from what it shows, and writes to the repository's own ledger.
         home.toft(&again, &["init", "--maintainer"]).ok();
         assert_eq!(project.shown(&again, theirs)["status"], "closed");
-        home.toft(&again, &["edit", theirs, "--reopen"]).ok();
+        home.toft(&again, &["reopen", theirs]).ok();
         assert_eq!(project.shown(&again, theirs)["status"], "open");
         home.toft(&again, &["init", "--contributor"]).ok();
         // Where the plan is no longer seen, the issue is what upstream says.
@@ -407,7 +407,7 @@ fn branches_of_proposals_go_when_they_are_decided() {
     assert_eq!((branches(&member).len(), branches(upstream).len()), (6, 6));
     // Withdrawn; accepted; rejected; waiting; changed by another user; checked out.
     let [gone, taken, refused, waits, changed, stood_on] = &ids[..] else { panic!() };
-    home.toft(&member, &["withdraw", gone]).ok();
+    home.toft(&member, &["propose", "--withdraw", gone]).ok();
     assert!(!branches(&member).contains(gone) && !branches(upstream).contains(gone));
     home.run(
         home.path(),

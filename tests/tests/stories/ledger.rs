@@ -313,7 +313,7 @@ fn a_crowd_of_writers_loses_no_issue_and_no_edit() {
                     let word = format!("w{worker}r{round}");
                     let id = add(home, repo, &[&word]);
                     home.toft(repo, &["edit", common, "-m", &word, "-l", &word]).ok();
-                    home.toft(repo, &["edit", &id, "--close", &word]).ok();
+                    home.toft(repo, &["close", &id, "-m", &word]).ok();
                     done.lock().unwrap().push((id, word));
                 }
                 times.lock().unwrap().push(start.elapsed());
@@ -396,7 +396,7 @@ fn what_was_edited_by_hand_is_not_taken_twice() {
     fs::write(ledger(&repo), text).unwrap();
     home.toft(&repo, &["list"]).ok();
     home.toft(&repo, &["edit", &title, "--title", "newer"]).ok();
-    home.toft(&repo, &["edit", &closed, "--close", "done"]).ok();
+    home.toft(&repo, &["close", &closed, "-m", "done"]).ok();
     home.toft(&repo, &["delete", &gone]).ok();
     for again in 0..3 {
         replace_by_copy(&repo);
@@ -443,8 +443,8 @@ fn the_archive_loses_nothing_whatever_is_in_it() {
     let repo = home.repo("api");
     let archive = ledger(&repo).with_file_name("archive");
     let ids: Vec<_> = (0..4).map(|n| add(&home, &repo, &[&format!("issue {n}")])).collect();
-    home.toft(&repo, &["edit", &ids[0], "--close", "x"]).ok();
-    home.toft(&repo, &["edit", &ids[1], "--close", "x"]).ok();
+    home.toft(&repo, &["close", &ids[0], "-m", "x"]).ok();
+    home.toft(&repo, &["close", &ids[1], "-m", "x"]).ok();
     let compact = || home.toft(&repo, &["gc", "--ledgers", "--archive-after", "0s", "--json"]).data()[0].clone();
     thread::sleep(std::time::Duration::from_millis(5));
     assert_eq!(compact()["archived"], 2);
@@ -456,11 +456,11 @@ fn the_archive_loses_nothing_whatever_is_in_it() {
     fs::write(&year, format!("{text}garbage\n")).unwrap();
     assert_eq!(compact()["broken"], 1);
     // One comes back to life, though the other file is gone.
-    home.toft(&repo, &["edit", &ids[0], "--reopen"]).ok();
+    home.toft(&repo, &["reopen", &ids[0]]).ok();
     compact();
     assert_eq!(listed(&home, &repo).len(), 4);
     fs::remove_file(ledger(&repo)).unwrap();
-    home.toft(&repo, &["edit", &ids[1], "--reopen"]).ok();
+    home.toft(&repo, &["reopen", &ids[1]]).ok();
     compact();
     assert_eq!(listed(&home, &repo)[&ids[1]]["status"], "open");
     // The same issue in both files, and one of them goes: it is still there.

@@ -171,11 +171,11 @@ fn undo_leaves_what_others_hold_and_finished_and_redo_brings_back() {
     let id = add(&home, &repo, "mine");
     home.toft(&repo, &["edit", &id, "--title", "changed"]).ok();
     home.toft(&repo, &["undo", "2"]).ok();
-    home.toft(&repo, &["redo"]).ok();
+    home.toft(&repo, &["undo", "--redo"]).ok();
     assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["title"], "mine");
-    home.toft(&repo, &["redo"]).ok();
+    home.toft(&repo, &["undo", "--redo"]).ok();
     assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["title"], "changed");
-    home.toft(&repo, &["redo"]).fails(6);
+    home.toft(&repo, &["undo", "--redo"]).fails(6);
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn a_repository_that_was_moved_goes_on_and_a_workspace_that_was_moved_says_how()
     let elsewhere = home.path().join("elsewhere");
     home.run(&moved, "git", &["worktree", "move", &path, elsewhere.to_str().unwrap()]);
     let listed = home.toft(&moved, &["ws", "list", "--json"]).ok();
-    assert!(listed.contains(&format!("toft ws adopt {}", elsewhere.display())), "{listed}");
+    assert!(listed.contains(&format!("toft ws create --adopt {}", elsewhere.display())), "{listed}");
     assert!(elsewhere.join("dirty.txt").exists());
 }
 
@@ -364,11 +364,11 @@ fn what_another_holds_or_finished_is_neither_undone_nor_redone_and_a_refused_edi
     home.toft(&repo, &["delete", &id, "-m", "no"]).ok();
     home.toft(&repo, &["undo"]).ok();
     home.toft(&repo, &["--as", "b", "claim", &id]).ok();
-    assert!(home.toft(&repo, &["redo"]).fails(5).contains("works on it"));
+    assert!(home.toft(&repo, &["undo", "--redo"]).fails(5).contains("works on it"));
     home.toft(&repo, &["--as", "b", "finish", "release", "-m", "later"]).ok();
 
     // An edit that is refused gives up no workflow.
-    home.toft(&repo, &["edit", &id, "--close", "x", "--needs", "tf-nosuch"]).fails(3);
+    home.toft(&repo, &["close", &id, "tf-nosuch", "-m", "x"]).fails(3);
     let flows = home.toft(&repo, &["flow", "list", "--json"]).data();
     assert_eq!(flows.as_array().unwrap().len(), 1, "{flows}");
 

@@ -48,20 +48,6 @@ fn a_list_asks_git_once_for_each_workspace() {
 }
 
 #[test]
-fn status_does_not_wait_for_a_slow_git_and_says_how_old_what_it_says_is() {
-    let mut home = Home::new();
-    let (repo, paths) = busy_workspaces(&home, 20, 20);
-    home.toft(&repo, &["ws", "list"]).ok();
-    std::thread::sleep(Duration::from_millis(1_100));
-    let log = watched_git(&mut home, "1");
-    let data = home.toft(&repo, &["status", "--json"]).data();
-    assert!(data["workspaces_as_of"].is_string(), "{data}");
-    let asked = fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains(" status ")).count();
-    assert!(asked < paths.len(), "{asked}");
-    assert!(home.toft(&repo, &["status"]).ok().contains("Workspace state is up to "));
-}
-
-#[test]
 fn what_is_remembered_never_hides_what_changed() {
     let home = Home::new();
     let (repo, paths) = busy_workspaces(&home, 200, 3);
@@ -124,10 +110,9 @@ fn an_edit_of_the_same_size_in_the_second_of_a_commit_is_seen_and_never_removed(
     };
     assert!((0..20).any(in_one_second), "twenty tries, and none within a second");
     std::thread::sleep(Duration::from_millis(1_100));
-    assert_eq!(home.toft(&repo, &["ws", "show", name, "--json"]).data()["survey"]["changed"], 1);
+    assert_eq!(home.toft(&repo, &["ws", "list", name, "--json"]).data()["survey"]["changed"], 1);
     home.toft(&repo, &["finish", "--as", "a0", "release"]).ok();
-    home.toft(&repo, &["ws", "landed", name]).ok();
-    home.toft(&repo, &["ws", "rm", name]).fails(5);
+    home.toft(&repo, &["ws", "rm", "--landed", name]).fails(5);
     assert!(fs::read_to_string(&file).unwrap().starts_with("later"));
 }
 
@@ -312,7 +297,7 @@ fn branches_go_with_what_has_landed_and_an_old_name_starts_fresh() {
     let main = home.run(&repo, "git", &["rev-parse", "main"]);
     assert_eq!(home.run(&dir, "git", &["rev-parse", "HEAD"]), main);
     assert_eq!(home.run(&dir, "git", &["reflog", "show", "again"]).lines().count(), 1);
-    let row = home.toft(&repo, &["ws", "show", "again", "--json"]).data();
+    let row = home.toft(&repo, &["ws", "list", "again", "--json"]).data();
     assert_eq!((&row["survey"]["landed"], &row["survey"]["dropped"]), (&"nothing".into(), &0.into()), "{row}");
 }
 

@@ -123,7 +123,7 @@ fn a_server_that_does_not_know_the_user_says_so_at_once_and_no_password_is_shown
     let repo = home.git("api");
     let url = cluster.url().replace("toft@", "stranger:s3cretPw9@");
     let start = Instant::now();
-    for args in [&["ready"][..], &["init"], &["doctor"], &["where"], &["where", "--json"], &["ready", "--json"]] {
+    for args in [&["token", "list"][..], &["doctor"], &["where"], &["where", "--json"], &["token", "list", "--json"]] {
         let said = home.toft(&repo, &[&["--store", &url], args].concat());
         if args[0] != "where" {
             assert_eq!(said.code, 4, "{said:?}");
@@ -160,7 +160,7 @@ fn nothing_in_a_shared_temporary_directory_is_used_to_take_turns() {
         fs::create_dir(dir).unwrap();
     }
     home.set("TMPDIR", shared.to_str().unwrap());
-    home.use_store(&format!("{}?space=inj", cluster.url()));
+    home.behind_a_server(Some(&format!("{}?space=inj", cluster.url())));
     let repo = home.repo("api");
     home.toft(&repo, &["flow", "new", "F", "--task", "A"]).ok();
     home.toft(&repo, &["ready"]).ok();

@@ -6,6 +6,8 @@ use std::{
     process::Stdio,
 };
 
+#[cfg(unix)]
+use toft_stories::agents::script;
 use toft_stories::{Home, older, toft_bin};
 
 /// A command of a transcript, the exit code it gives, and the lines it prints.
@@ -97,7 +99,7 @@ fn is_typed_with(document: &str, home: &Home, change: impl FnOnce(String) -> Str
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document)).unwrap();
     let text = change(text);
     let place = home.path().join("home");
-    let path = format!("{}:{}", toft_bin().parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let path = format!("{}:{}", toft_bin().parent().unwrap().display(), home.variable("PATH"));
     let mut shell = home
         .command(&place, "sh", &[])
         .env("PATH", &path)
@@ -141,23 +143,23 @@ fn the_tutorial_really_runs() {
 
 #[test]
 fn the_guide_to_sharing_really_runs() {
-    is_typed("docs/guides/sharing.md", &Home::new());
+    is_typed("docs/guides/share.md", &Home::new());
 }
 
 #[test]
 fn the_guide_to_contributing_really_runs() {
-    is_typed("docs/guides/contributing.md", &Home::new());
+    is_typed("docs/guides/contribute.md", &Home::new());
 }
 
 #[test]
 fn the_guide_to_a_fleet_really_runs() {
     let free = toft_stories::fleet::free_port().to_string();
-    is_typed_with("docs/guides/fleet.md", &typing(), |text| text.replace("7878", &free));
+    is_typed_with("docs/operate/server.md", &typing(), |text| text.replace("7878", &free));
 }
 
 #[test]
 fn the_guide_to_landing_really_runs() {
-    is_typed("docs/guides/landing.md", &typing());
+    is_typed("docs/guides/land.md", &typing());
 }
 
 #[test]
@@ -167,12 +169,37 @@ fn the_guide_to_migrating_really_runs() {
     let here = home.path().canonicalize().unwrap().join("home/project");
     older::caw(&home, &home.path().join("home/.caw"), &here);
     older::langgraph(&home, &home.path().join("home/.agentos"), &here);
-    is_typed("docs/guides/migrating.md", &home);
+    is_typed("docs/guides/migrate.md", &home);
 }
 
+/// Asks about money, and commits a file for anything else.
+#[cfg(unix)]
+const SCRIPTED_CLAUDE: &str = "\
+#!/bin/sh
+case \"$(head -n 1 \"$TOFT_BRIEF\")\" in
+*currency*) toft finish waiting -q -m 'Which amount wins when the two differ?' ;;
+*) echo \"$TOFT_ISSUE\" > \"$TOFT_ISSUE.txt\" && git add . && git commit -qm 'Work on it' ;;
+esac
+";
+
+/// Where `claude` and `make` are scripts, and `shop` is a repository with a plan.
+#[cfg(unix)]
 #[test]
-fn the_sixty_second_start_really_runs() {
-    runs("README.md", 9);
+fn the_readme_really_runs() {
+    let mut home = typing();
+    std::fs::create_dir(home.path().join("bin")).unwrap();
+    script(&home, "bin/claude", SCRIPTED_CLAUDE);
+    script(&home, "bin/make", "#!/bin/sh\ntest -f plan.md\n");
+    let path = format!("{}:{}", home.path().join("bin").display(), home.variable("PATH"));
+    home.set("PATH", &path);
+    let shop = home.path().join("home/shop");
+    std::fs::create_dir(&shop).unwrap();
+    let plan = "# Checkout\n\n- Round prices to 0.05\n- Add gift cards\n- Store prices in one currency\n";
+    std::fs::write(shop.join("plan.md"), plan).unwrap();
+    for args in [&["init", "-q", "-b", "main"][..], &["add", "."], &["commit", "-q", "-m", "Begin"]] {
+        home.run(&shop, "git", args);
+    }
+    is_typed("README.md", &home);
 }
 
 #[test]
@@ -181,11 +208,11 @@ fn the_guide_to_workspaces_really_runs() {
 }
 
 #[test]
-fn the_guide_to_issues_really_runs() {
-    runs("docs/guides/issues.md", 6);
+fn the_guide_to_planning_really_runs() {
+    runs("docs/guides/plan.md", 6);
 }
 
 #[test]
 fn the_guide_to_agents_really_runs() {
-    runs("docs/guides/agents.md", 5);
+    runs("docs/guides/run.md", 3);
 }

@@ -15,7 +15,8 @@ fn the_reference_in_the_book_is_what_the_binary_says() {
         names.sort();
         names
     };
-    assert_eq!(names(&checked_in), names(&written));
+    // The others are written by hand.
+    assert!(names(&written).iter().all(|name| names(&checked_in).contains(name)), "{:?}", names(&written));
     for name in names(&written) {
         let (old, new) = (checked_in.join(&name), written.join(&name));
         let same = fs::read_to_string(old).unwrap() == fs::read_to_string(new).unwrap();

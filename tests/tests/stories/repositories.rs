@@ -49,7 +49,7 @@ fn a_repository_is_added_by_its_real_ledger() {
         let (id, wrote) = add(&home, &project, &["ours", "--ledger", name]);
         assert_eq!(wrote, name);
         assert_eq!(status_of(&home, dir, &id), "open");
-        home.toft(dir, &["edit", &id, "--close", "done there"]).ok();
+        home.toft(dir, &["close", &id, "-m", "done there"]).ok();
         assert_eq!(status_of(&home, &project, &id), "closed");
         assert!(!dir.join("issues.jsonl").exists(), "{name}");
     }
@@ -212,8 +212,8 @@ fn a_task_is_worked_on_in_its_own_repository() {
     let (api, web) = shared(&mut home);
     let flow = home.toft(&api, &["flow", "new", "Ship", "--task", "Pin schema", "--json"]).data();
     let flow = flow["workflow"]["id"].as_str().unwrap().to_owned();
-    home.toft(&api, &["flow", "add", &flow, "Show it", "--repository", "web"]).ok();
-    home.toft(&api, &["flow", "add", &flow, "Nowhere", "--repository", "none"]).fails(3);
+    home.toft(&api, &["flow", "edit", &flow, "--add", "Show it", "--repository", "web"]).ok();
+    home.toft(&api, &["flow", "edit", &flow, "--add", "Nowhere", "--repository", "none"]).fails(3);
     // It is seen from each of its repositories.
     for dir in [&api, &web] {
         let listed = home.toft(dir, &["flow", "list", "--json"]).data();
@@ -234,7 +234,7 @@ fn a_task_is_worked_on_in_its_own_repository() {
     let common = home.run(&ws, "git", &["rev-parse", "--path-format=absolute", "--git-common-dir"]);
     assert_eq!(Path::new(common.trim()), web.join(".git"));
     // Without a clone on this machine it is refused, and nothing is held.
-    home.toft(&api, &["flow", "add", &flow, "Show more", "--repository", "web"]).ok();
+    home.toft(&api, &["flow", "edit", &flow, "--add", "Show more", "--repository", "web"]).ok();
     let more = home.toft(&web, &["ready", "--json"]).data();
     let more = rows(&more)[0]["id"].as_str().unwrap().to_owned();
     fs::rename(&web, home.path().join("away")).unwrap();
@@ -342,14 +342,14 @@ fn rows_of_one_worktree_are_asked_for_by_its_name_and_a_new_one_of_that_name_beg
         let said = home.toft(&main, args).ok();
         assert!(said.contains("(side)") && said.contains("(main)"), "{said}");
     }
-    assert_eq!(names(&side, &["flow", "list", "--here"], "title"), ["of the side"]);
+    assert_eq!(names(&side, &["flow", "list", "--worktree", "."], "title"), ["of the side"]);
     // Again under the same name: another worktree, that inherits nothing.
     home.run(&main, "git", &["worktree", "remove", "--force", text(&side)]);
     std::thread::sleep(std::time::Duration::from_millis(20));
     make();
-    assert!(names(&side, &["flow", "list", "--here"], "title").is_empty());
+    assert!(names(&side, &["flow", "list", "--worktree", "."], "title").is_empty());
     home.toft(&side, &["flow", "new", "of the new side"]).ok();
-    assert_eq!(names(&side, &["flow", "list", "--here"], "title"), ["of the new side"]);
+    assert_eq!(names(&side, &["flow", "list", "--worktree", "."], "title"), ["of the new side"]);
     assert_eq!(names(&main, &["flow", "list", "--worktree", "side"], "title"), ["of the side"]);
     assert_eq!(home.toft(&side, &["where", "--json"]).data()["worktree"], "side~2");
     // It stays the same from then on.

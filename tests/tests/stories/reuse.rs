@@ -30,8 +30,8 @@ fn commit(home: &Home, dir: &Path, file: &str, text: &str) {
 fn one_that_was_made_ahead_is_handed_out_as_if_it_were_fresh() {
     let home = Home::new();
     let repo = project(&home);
-    home.toft(&repo, &["ws", "pool", "3"]).ok();
-    assert!(home.toft(&repo, &["ws", "pool", "3"]).ok().contains("0 created"));
+    home.toft(&repo, &["ws", "create", "--ahead", "3"]).ok();
+    assert!(home.toft(&repo, &["ws", "create", "--ahead", "3"]).ok().contains("0 created"));
     // The world goes on while they wait, and somebody spoils one.
     commit(&home, &repo, "later.txt", "later\n");
     let rows = home.toft(&repo, &["ws", "list", "--json"]).data();
@@ -64,7 +64,7 @@ fn one_goes_back_to_any_rescue_beside_what_is_there() {
         if n == 2 {
             home.run(&work, "git", &["add", "draft.txt"]);
         }
-        home.toft(&repo, &["ws", "snapshot", "work"]).ok();
+        home.toft(&repo, &["ws", "rescue", "work"]).ok();
         seen.push(fs::read_to_string(work.join("draft.txt")).unwrap());
     }
     for n in 1..=3 {
@@ -109,30 +109,6 @@ fn a_task_goes_on_in_the_same_workspace_or_in_one_that_is_built_again() {
     let rebuilt = home.toft(&repo, &["claim", "--ws", "--as", "cid", "--json"]).data();
     assert!(rebuilt["resume"]["summary"] == "half way", "{rebuilt}");
     assert_eq!(whole(&home, &path).differences(&before), Vec::<String>::new());
-}
-
-#[test]
-fn who_runs_into_whom_is_told_from_what_they_really_change() {
-    let home = Home::new();
-    let repo = project(&home);
-    let mut paths = Vec::new();
-    for agent in ["ann", "bob", "cid"] {
-        add(&home, &repo, &[agent]);
-        let claim = home.toft(&repo, &["claim", "--ws", "--as", agent, "--json"]).data();
-        paths.push(PathBuf::from(claim["workspace"]["path"].as_str().unwrap()));
-    }
-    assert!(!home.toft(&repo, &["status"]).ok().contains("collision"));
-    commit(&home, &paths[0], "src/d0/f1.txt", "committed\n");
-    fs::write(paths[1].join("src/d0/f1.txt"), "not committed\n").unwrap();
-    fs::write(paths[2].join("src/d0/f2.txt"), "another\n").unwrap();
-    for command in [&["status"][..], &["ws", "list"]] {
-        let said = home.toft(&repo, command).ok();
-        let told: Vec<_> = said.lines().filter(|line| line.contains("collision")).collect();
-        assert_eq!(told.len(), 1, "{said}");
-        assert!(told[0].contains("src/d0/f1.txt"), "{said}");
-    }
-    let found = home.toft(&repo, &["status", "--json"]).data()["collisions"].clone();
-    assert_eq!(found[0]["workspaces"].as_array().unwrap().len(), 2);
 }
 
 #[test]

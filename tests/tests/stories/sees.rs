@@ -101,7 +101,7 @@ fn flag_beats_environment_beats_configuration_beats_repository() {
     home.toft(&repo, &["ready", "--store", "mysql://db"]).fails(2);
     home.toft(&repo, &["ready", "--store", "https://db"]).fails(4);
     let start = std::time::Instant::now();
-    home.toft(&repo, &["ready", "--store", "postgres://nowhere.invalid/toft"]).fails(7);
+    home.toft(&repo, &["ready", "--store", "postgres://nowhere.invalid/toft"]).fails(2);
     assert!(start.elapsed().as_secs() < 10, "a server that cannot exist is not waited for");
 }
 
@@ -163,7 +163,7 @@ fn status_in_any_worktree_shows_all_of_them() {
             status["working"].as_array().unwrap().iter().map(|row| row["worktree"].as_str().unwrap()).collect();
         seen.sort_unstable();
         assert_eq!(seen, ["main", "one", "two"]);
-        let here = home.toft(dir, &["status", "--here", "--json"]).data();
+        let here = home.toft(dir, &["status", "--worktree", ".", "--json"]).data();
         assert_eq!(here["working"].as_array().unwrap().len(), 1);
     }
 }

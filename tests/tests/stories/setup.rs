@@ -56,7 +56,7 @@ fn files_are_copied_links_made_and_ports_are_nobody_elses() {
     ports.sort_unstable();
     ports.dedup();
     assert_eq!(ports.len(), 6);
-    let said = home.toft(&repo, &["ws", "env", "one"]).ok();
+    let said = home.toft(&repo, &["ws", "path", "--env", "one"]).ok();
     assert!(said.contains("export TOFT_PORT_WEB='2") && said.contains("export TOFT_WORKSPACE='"), "{said}");
 }
 

@@ -265,7 +265,7 @@ fn a_days_budget_holds_for_all_runs_and_a_tasks_budget_asks_a_person() {
     let (home, repo) = place();
     (0..8).for_each(|n| drop(add(&home, &repo, &[&format!("Part {n}")])));
     let script = format!("echo '{{\"cost\": 2.0}}' > $TOFT_REPORT; {COMMIT}");
-    configure(&home, "[run.budget]\nday_cost = 5.0\n");
+    configure(&home, "[run]\nday_cost = 5.0\n");
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", &script]).ok();
     let second = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]);
     assert_eq!(second.code, 7, "{second:?}");
@@ -276,12 +276,12 @@ fn a_days_budget_holds_for_all_runs_and_a_tasks_budget_asks_a_person() {
     let log = home.toft(&repo, &["history", "--json", "--limit", "200"]).data();
     assert_eq!(log.as_array().unwrap().iter().filter(|event| event["verb"] == "claim").count(), 2);
     // A task that fails and fails asks before it passes its own.
-    configure(&home, "[run.budget]\ntask_tokens = 250\n[retry]\nmax_attempts = 9\n");
-    let script = "echo '{\"usage\": {\"input_tokens\": 90, \"output_tokens\": 10}}' > $TOFT_REPORT; exit 1";
+    configure(&home, "[run]\ntask_cost = 2.5\n[retry]\nmax_attempts = 9\n");
+    let script = "echo '{\"cost\": 1.0}' > $TOFT_REPORT; exit 1";
     let said = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]);
     let status = home.toft(&repo, &["status"]).ok();
     assert!(
-        status.contains("200 tokens are used, about 100 an attempt; one more would pass 250"),
+        status.contains("$2.00 are spent, about $1.00 an attempt; one more would pass $2.50"),
         "{said:?}\n{status}"
     );
     // An answer is one more attempt.
@@ -289,7 +289,7 @@ fn a_days_budget_holds_for_all_runs_and_a_tasks_budget_asks_a_person() {
     home.toft(&repo, &["answer", &id, "yes"]).ok();
     home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]);
     let status = home.toft(&repo, &["status"]).ok();
-    assert!(status.contains("300 tokens are used"), "{status}");
+    assert!(status.contains("$3.00 are spent"), "{status}");
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn a_workflow_is_named_by_its_issue_as_lists_show_it() {
     let id = add(&home, &repo, &["Sell apples"]);
     home.toft(&repo, &["--as", "bo", "claim", &id]).ok();
     let short = &id[..7];
-    home.toft(&repo, &["flow", "limit", short, "--budget", "5"]).ok();
+    home.toft(&repo, &["flow", "edit", short, "--budget", "5"]).ok();
     home.toft(&repo, &["flow", "pause", short]).ok();
     assert!(home.toft(&repo, &["flow", "list"]).ok().contains("paused"));
 }

@@ -80,8 +80,7 @@ fn conforms(system: &System) {
     if let Some(listed) = system.listed {
         assert!(listed(&home, &repo).contains(name));
     }
-    home.toft(&repo, &["ws", "landed", &id]).ok();
-    home.toft(&repo, &["ws", "rm", &id]).ok();
+    home.toft(&repo, &["ws", "rm", "--landed", &id]).ok();
     assert!(!dir.exists());
     if let Some(listed) = system.listed {
         assert!(!listed(&home, &repo).contains(name));

@@ -316,7 +316,7 @@ fn the_pool_never_hands_out_stale_artefacts() {
     let home = Home::new();
     let _unmount = Unmount(&home);
     let repo = with_make(&home);
-    home.toft(&repo, &["ws", "pool", "1"]).ok();
+    home.toft(&repo, &["ws", "create", "--ahead", "1"]).ok();
     let waiting = || {
         let rows = home.toft(&repo, &["ws", "list", "--json"]).data();
         let row = rows["workspaces"].as_array().or(rows.as_array()).unwrap().iter().find(|row| row["pooled"] == true);
@@ -332,7 +332,7 @@ fn the_pool_never_hands_out_stale_artefacts() {
     assert!(!w.join("out").exists(), "{given}");
     assert!(given["notes"].to_string().contains("artefacts were put into it"), "{given}");
     // One that is as it was made is handed out as it is.
-    home.toft(&repo, &["ws", "pool", "1"]).ok();
+    home.toft(&repo, &["ws", "create", "--ahead", "1"]).ok();
     let pooled = waiting();
     home.toft(&repo, &["add", "Another task"]).ok();
     let given = home.toft(&repo, &["claim", "--ws", "--as", "a2", "--json"]).data()["workspace"].clone();
@@ -350,7 +350,7 @@ fn the_pool_never_hands_out_stale_artefacts() {
         fs::write(repo.join(format!("src/more{n}")), "x\n").unwrap();
     }
     commit(&home, &repo, "more");
-    home.toft(&repo, &["ws", "pool", "1"]).ok();
+    home.toft(&repo, &["ws", "create", "--ahead", "1"]).ok();
     let pooled = waiting();
     fs::write(repo.join("src/b.txt"), "b of later\n").unwrap();
     commit(&home, &repo, "later");

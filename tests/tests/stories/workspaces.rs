@@ -38,7 +38,7 @@ fn commit(home: &Home, dir: &Path, file: &str, text: &str) {
 }
 
 fn survey(home: &Home, repo: &Path, name: &str) -> Value {
-    home.toft(repo, &["ws", "show", name, "--json"]).data()["survey"].clone()
+    home.toft(repo, &["ws", "list", name, "--json"]).data()["survey"].clone()
 }
 
 /// A workspace without a task is left alone for an hour; these are older.
@@ -202,7 +202,7 @@ fn over_quota_nothing_is_made_and_what_could_go_is_named() {
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\nmost = 2\n").unwrap();
     let (one, two) = (plot(&home, &repo, "one"), plot(&home, &repo, "two"));
     fs::write(one.join("work.txt"), "work\n").unwrap();
-    home.toft(&repo, &["ws", "pin", "two"]).ok();
+    home.toft(&repo, &["ws", "keep", "two"]).ok();
     let said = home.toft(&repo, &["ws", "create", "--name", "three"]).fails(5);
     assert!(
         said.contains("there are 2 workspaces, and the maximum is 2") && said.contains("one") && !said.contains("two,"),
@@ -235,11 +235,11 @@ fn a_pinned_one_stays_and_an_adopted_one_is_like_any_other() {
     let repo = project(&home);
     home.run(&repo, "git", &["worktree", "add", "-q", "../by-hand"]);
     let by_hand = home.path().join("by-hand");
-    home.toft(&repo, &["ws", "adopt", "../by-hand"]).ok();
-    home.toft(&repo, &["ws", "adopt", "."]).fails(2);
-    home.toft(&repo, &["ws", "pin", "by-hand"]).ok();
+    home.toft(&repo, &["ws", "create", "--adopt", "../by-hand"]).ok();
+    home.toft(&repo, &["ws", "create", "--adopt", "."]).fails(2);
+    home.toft(&repo, &["ws", "keep", "by-hand"]).ok();
     home.toft(&repo, &["ws", "rm", "by-hand", "--rescue"]).fails(5);
-    home.toft(&repo, &["ws", "unpin", "by-hand"]).ok();
+    home.toft(&repo, &["ws", "keep", "--off", "by-hand"]).ok();
     fs::write(by_hand.join("found.txt"), "by hand\n").unwrap();
     home.toft(&repo, &["ws", "rm", "by-hand"]).fails(5);
     let before = whole(&home, &by_hand);

@@ -27,18 +27,6 @@ pub(crate) enum AgentCommand {
     Send(Send),
     /// Read your messages
     Inbox(Inbox),
-    /// Pause an agent: it claims nothing new
-    Pause {
-        /// Agent [default: yourself]
-        #[arg(value_name = "AGENT")]
-        name: Option<String>,
-    },
-    /// Resume a paused agent
-    Resume {
-        /// Agent [default: yourself]
-        #[arg(value_name = "AGENT")]
-        name: Option<String>,
-    },
     /// Unregister an agent that holds nothing; anyone may claim what was assigned to it
     #[command(alias = "rm", alias = "unregister")]
     Remove {
@@ -46,8 +34,6 @@ pub(crate) enum AgentCommand {
         #[arg(value_name = "AGENT")]
         name: Option<String>,
     },
-    /// Answer a question; the same as `toft answer`
-    Answer(Answer),
 }
 
 /// Answer the question of a waiting task, or report that its command succeeded.

@@ -92,25 +92,6 @@ pub(crate) struct Join {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum RepoCommand {
-    /// List the repositories of the store, with the addresses that machines clone them from
-    #[command(alias = "ls")]
-    List,
-    /// Say from where machines of the fleet clone this repository
-    #[command(
-        after_help = "Examples:\n  toft repo url git@git.example:team/shop.git   # each machine brings its own key\n  toft repo url --remove"
-    )]
-    Url {
-        /// https://HOST/PATH, ssh://… or USER@HOST:PATH, without a password
-        #[arg(required_unless_present = "remove")]
-        url: Option<String>,
-        /// No machine clones it any more
-        #[arg(long, conflicts_with = "url")]
-        remove: bool,
-    },
-}
-
-#[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Make a token for an agent, a machine or a person, and print it once
     Create(CreateToken),

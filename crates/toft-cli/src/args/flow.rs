@@ -3,18 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCompleter;
 
-use super::{Reach, positive};
+use super::{Reach, complete, positive};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FlowCommand {
-    /// Create a workflow from a title and tasks
-    #[command(alias = "create")]
+    /// Create a workflow: from a title and tasks, a plan file, or a template
     New(NewFlow),
-    /// Create a workflow from a plan file (.toml, .yaml, .json)
-    Apply(Apply),
-    /// Create a workflow from a template
-    From(FromTemplate),
+    /// Change a workflow: its limits, one more task, or all open tasks
+    Edit(EditFlow),
     /// Show a workflow with its tasks
     Show {
         /// Workflow
@@ -38,70 +36,37 @@ pub(crate) enum FlowCommand {
         #[command(flatten)]
         reach: Reach,
     },
-    /// Start a held workflow
-    Start(One),
     /// Pause a workflow: its tasks are no longer offered
     Pause(One),
-    /// Resume a paused workflow
+    /// Resume a paused workflow, or start a held one
     Resume(One),
     /// Abandon a workflow: leases are revoked, open tasks cancelled
     Abandon(One),
-    /// Change the limits of a workflow: parallel tasks, budget
-    Limit {
-        /// Workflow
-        id: String,
-        /// Maximum number of tasks held at the same time
-        #[arg(long, value_name = "N", required_unless_present = "budget")]
-        max_parallel: Option<u32>,
-        /// Maximum total cost of all attempts
-        #[arg(long)]
-        budget: Option<f64>,
-    },
-    /// Add a task to a workflow
-    Add {
-        /// Workflow
-        workflow: String,
-        /// Name of the task
-        name: String,
-        /// Repository of the task, by name or id, if the workflow spans several
-        #[arg(long, value_name = "NAME")]
-        repository: Option<String>,
-        #[command(flatten)]
-        task: TaskFields,
-    },
-    /// Replace the open tasks of a workflow by a new plan file
-    Replan {
-        /// Workflow
-        workflow: String,
-        /// Plan file
-        file: PathBuf,
-    },
-    /// Retry a failed task
-    Retry {
-        /// Issue or task
-        task: String,
-        /// Reason
-        #[arg(short, long, default_value = "")]
-        message: String,
-    },
-    /// Skip a task
-    Skip {
-        /// Issue or task
-        task: String,
-        /// Reason
-        #[arg(short, long, default_value = "")]
-        message: String,
-    },
     /// Manage templates
     #[command(subcommand)]
     Template(TemplateCommand),
 }
 
-/// Create a workflow from a title and tasks.
+/// Create a workflow: from a title and tasks, a plan file, or a template.
 #[derive(Args, Debug, Default)]
+#[command(after_help = "\
+Examples:
+  toft flow new \"Rename the API\" --task server --task client
+  toft flow new --file plan.toml
+  toft flow new --template release@2 --set version=1.4")]
 pub(crate) struct NewFlow {
     /// Title
-    pub(crate) title: String,
+    #[arg(required_unless_present_any = ["file", "template"], conflicts_with_all = ["file", "template"])]
+    pub(crate) title: Option<String>,
+    /// Plan file (.toml, .yaml, .json)
+    #[arg(long, value_name = "PLAN", conflicts_with = "template")]
+    pub(crate) file: Option<PathBuf>,
+    /// Template: name or name@version
+    #[arg(long, value_name = "NAME")]
+    pub(crate) template: Option<String>,
+    /// Value of a template variable; repeatable
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair, requires = "template")]
+    pub(crate) values: Vec<(String, String)>,
     /// Task to add, repeatable [default: one task with the workflow's title]
     #[arg(long = "task", value_name = "NAME")]
     pub(crate) tasks: Vec<String>,
@@ -147,27 +112,52 @@ pub(crate) struct TaskFields {
     pub(crate) max_attempts: Option<u32>,
 }
 
-/// Create a workflow from a plan file.
+/// Change a workflow: its limits, one more task, or all open tasks.
 #[derive(Args, Debug)]
-pub(crate) struct Apply {
-    /// Plan file
-    pub(crate) file: PathBuf,
-    /// Create the workflow without starting it
+pub(crate) struct EditFlow {
+    /// Workflow
+    pub(crate) id: String,
+    /// Maximum number of tasks held at the same time
+    #[arg(long, value_name = "N")]
+    pub(crate) max_parallel: Option<u32>,
+    /// Maximum total cost of all attempts
     #[arg(long)]
-    pub(crate) hold: bool,
+    pub(crate) budget: Option<f64>,
+    /// Plan file whose tasks replace the open ones
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["add", "max_parallel", "budget"])]
+    pub(crate) file: Option<PathBuf>,
+    /// Task to add
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["max_parallel", "budget"])]
+    pub(crate) add: Option<String>,
+    /// Repository of the task, by name or id, if the workflow spans several
+    #[arg(long, value_name = "NAME", requires = "add")]
+    pub(crate) repository: Option<String>,
+    #[command(flatten)]
+    pub(crate) task: TaskFields,
 }
 
-/// Create a workflow from a template.
-#[derive(Args, Debug)]
-pub(crate) struct FromTemplate {
-    /// Template: name or name@version
-    pub(crate) template: String,
-    /// Value of a template variable; repeatable
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair)]
-    pub(crate) values: Vec<(String, String)>,
-    /// Create the workflow without starting it
-    #[arg(long)]
-    pub(crate) hold: bool,
+/// Retry failed work.
+#[derive(Args, Debug, Default)]
+#[command(after_help = "\
+Examples:
+  toft retry tf-a41c -m \"the fixture is mended\"
+  toft retry --all --failed-by \"rate limit\"")]
+pub(crate) struct Retry {
+    /// Issues or tasks
+    #[arg(value_name = "ID", required_unless_present = "all", add = ArgValueCompleter::new(complete::issues))]
+    pub(crate) ids: Vec<String>,
+    /// Everything that failed for good
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) all: bool,
+    /// With --all: only what failed for a reason that contains this text
+    #[arg(long, value_name = "TEXT", requires = "all")]
+    pub(crate) failed_by: Option<String>,
+    /// With --all: show what would be retried
+    #[arg(short = 'n', long, requires = "all")]
+    pub(crate) dry_run: bool,
+    /// Reason
+    #[arg(short, long, default_value = "")]
+    pub(crate) message: String,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

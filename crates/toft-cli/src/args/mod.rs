@@ -21,18 +21,18 @@ use commands::commands;
 
 pub(crate) use self::{
     agent::{AgentCommand, AgentsOf, Answer, Inbox, Pause, Register, Resume, Send, Tell},
-    fleet::{CreateToken, Join, Login, RepoCommand, Serve, TokenCommand},
-    flow::{Apply, FlowCommand, FromTemplate, NewFlow, One, TaskFields, TemplateCommand},
+    fleet::{CreateToken, Join, Login, Serve, TokenCommand},
+    flow::{EditFlow, FlowCommand, NewFlow, One, Retry, TaskFields, TemplateCommand},
     land::{LandArgs, LandCommand, LineComment, ReviewArgs, ReviewDecision},
     plan::{
-        Add, Close, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Redo, Restore, Undo,
+        Add, Close, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Reopen, Restore, Undo,
     },
     run::{Acp, Prime, Run, SandboxMode, Sandboxed, Stop, Try},
     setup::{Hook, Setup},
-    share::{Accept, Doctor, Move, Propose, Reject, Sync, Withdraw},
+    share::{Accept, Doctor, Move, Propose, Reject, Sync},
     upkeep::{Backup, BackupCommand, WriteTo},
     work::{Board, Claim, Finish, Hold, IssueOrder, List, Log, Logs, Ready, Save, Show, Status, Top},
-    ws::{CreateWs, From, ListWs, OneWs, RescueWs, RmWs, ShellKind, Ws, WsCommand},
+    ws::{CreateWs, From, GcWs, ListWs, OneWs, PathWs, RescueWs, RestoreWs, RmWs, ShellKind, Ws, WsCommand},
 };
 
 /// The footer of the pages of `toft help WORD`.
@@ -84,9 +84,6 @@ pub(crate) struct Global {
     /// Print ids only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Print whole ids in text, not their shortest unique prefix
-    #[arg(long = "ids", global = true)]
-    pub(crate) whole_ids: bool,
     /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
     pub(crate) color: Color,
@@ -110,10 +107,7 @@ pub(crate) enum Color {
 /// Which rows a command reads.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Reach {
-    /// Only this worktree
-    #[arg(long, conflicts_with_all = ["all_repos", "worktree"])]
-    pub(crate) here: bool,
-    /// Only the worktree of this name
+    /// Only the worktree of this name; `.` is this one
     #[arg(long, value_name = "NAME")]
     pub(crate) worktree: Option<String>,
     /// Every repository of every registered store
@@ -132,6 +126,7 @@ commands! {
     Save(Save) "save" [] "Save a checkpoint and renew the lease";
     Finish(Finish) "finish" ["done"] "Finish a claimed task: done, failed, release, handoff, waiting";
     Close(Close) "close" [] "Close issues, with a reason";
+    Reopen(Reopen) "reopen" [] "Reopen issues that were closed or deferred";
     Show(Show) "show" [] "Show an issue, task, workflow or agent";
     List(List) "list" ["ls"] "List and search issues and tasks";
     Graph(Graph) "graph" [] "Draw the plan: terminal, SVG, Mermaid, DOT";
@@ -140,6 +135,7 @@ commands! {
     Board(Board) "board" [] "Watch agents and answer them in the browser";
     Logs(Logs) "logs" [] "Show what running agents say and do";
     Log(Log) "history" [] "Show the history of events";
+    Retry(Retry) "retry" [] "Retry failed work";
     Flow(Flow) "flow" [] "Manage workflows and templates";
     Ws(Ws) "ws" [] "Manage workspaces: one directory for each task";
     Land(LandArgs) "land" [] "Land finished work: merge it, check it, move the branch";
@@ -150,7 +146,6 @@ commands! {
     Try(Try) "try" [] "Run a demo in a temporary directory";
     Sync(Sync) "sync" [] "Exchange ledgers with other clones";
     Propose(Propose) "propose" [] "Propose an issue to another ledger";
-    Withdraw(Withdraw) "withdraw" [] "Withdraw a proposal";
     Accept(Accept) "accept" [] "Accept a proposed issue";
     Reject(Reject) "reject" [] "Reject a proposed issue, with a reason";
     Move(Move) "move" [] "Move issues to another ledger";
@@ -167,14 +162,12 @@ commands! {
     Login(Login) "login" [] "Log in to a server";
     Join(Join) "join" [] "Internal: trades a code for a token, as `toft login --code` does";
     Token(TokenArgs) "token" [] "Manage the tokens of a server";
-    Repo(RepoArgs) "repo" [] "Manage the repositories of a server";
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Gc(Gc) "gc" [] "Delete old history and messages, and free their space";
     Ledger(LedgerArgs) "ledger" [] "Manage the ledgers that this clone sees";
     Delete(Delete) "delete" ["rm"] "Delete an issue; restore brings it back";
     Restore(Restore) "restore" [] "Restore a deleted issue";
     Undo(Undo) "undo" [] "Undo your last operations, where that is safe";
-    Redo(Redo) "redo" [] "Redo operations that you undid";
     Import(Import) "import" [] "Import issues: beads, jsonl, markdown, caw, langgraph";
     Acp(Acp) "acp" [] "Internal: speaks the Agent Client Protocol with an agent of a runner";
     Checked(Nothing) "checked" [] "Internal: runs a check for a lander";
@@ -196,11 +189,11 @@ pub(crate) const EVERYDAY_COMMANDS: [Group; 3] = [
 
 /// The others: `toft help WORD` lists those below the word.
 pub(crate) const HELP_TOPICS: [Group; 6] = [
-    ("issues", &["ready", "delete", "restore", "undo", "redo"]),
-    ("agents", &["top", "board", "logs", "answer", "tell", "stop", "pause", "resume", "agent", "setup"]),
+    ("issues", &["ready", "reopen", "delete", "restore", "undo"]),
+    ("agents", &["top", "board", "logs", "answer", "tell", "stop", "retry", "pause", "resume", "agent", "setup"]),
     ("plans", &["flow", "graph", "history"]),
-    ("share", &["ledger", "propose", "withdraw", "accept", "reject", "move", "import", "export"]),
-    ("fleet", &["serve", "token", "repo", "login"]),
+    ("share", &["ledger", "propose", "accept", "reject", "move", "import", "export"]),
+    ("fleet", &["serve", "token", "login"]),
     ("admin", &["doctor", "backup", "gc", "trust", "try", "help"]),
 ];
 
@@ -234,8 +227,8 @@ impl Command {
     /// Files that it reads; `-` is standard input.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match self {
-            Self::Flow(Flow { command: FlowCommand::Apply(args) }) => vec![args.file.clone()],
-            Self::Flow(Flow { command: FlowCommand::Replan { file, .. } }) => vec![file.clone()],
+            Self::Flow(Flow { command: FlowCommand::New(NewFlow { file: Some(file), .. }) }) => vec![file.clone()],
+            Self::Flow(Flow { command: FlowCommand::Edit(EditFlow { file: Some(file), .. }) }) => vec![file.clone()],
             Self::Import(args) => vec![PathBuf::from(&args.file)],
             Self::Add(args) if args.title == "-" => vec![PathBuf::from("-")],
             _ => Vec::new(),
@@ -258,11 +251,9 @@ impl Command {
                 | Self::Delete(_)
                 | Self::Restore(_)
                 | Self::Undo(_)
-                | Self::Redo(_)
                 | Self::Import(_)
                 | Self::Move(_)
                 | Self::Propose(_)
-                | Self::Withdraw(_)
                 | Self::Accept(_)
                 | Self::Reject(_)
                 | Self::Sync(_)
@@ -316,6 +307,9 @@ pub(crate) struct Init {
     /// With --contributor: do not install the pre-push hook that checks for private issues
     #[arg(long, requires = "contributor")]
     pub(crate) no_guard: bool,
+    /// With a server: where machines of the fleet clone this repository from, each with its own key; an empty one is nowhere
+    #[arg(long, value_name = "URL", conflicts_with_all = ["tree", "contributor", "maintainer"])]
+    pub(crate) clone_url: Option<String>,
     /// Do not prompt
     #[arg(long)]
     pub(crate) no_input: bool,
@@ -370,13 +364,6 @@ pub(crate) struct TokenArgs {
     pub(crate) command: TokenCommand,
 }
 
-/// Manage the repositories of a server: from where machines clone them.
-#[derive(Args, Debug)]
-pub(crate) struct RepoArgs {
-    #[command(subcommand)]
-    pub(crate) command: RepoCommand,
-}
-
 /// Allow this repository's setup commands to run in workspaces. Without an option, shows the commands.
 #[derive(Args, Debug)]
 pub(crate) struct Trust {
@@ -392,14 +379,14 @@ pub(crate) struct Trust {
 /// about open tasks are kept.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Default ages: events, attempts, checkpoints and removed workspaces 90d, messages and idle agents 30d, receipts 7d, unreferenced blobs 1d; [retention] in config.toml changes them. `toft ws gc` removes workspaces.\n\n\
-    Examples:\n  toft gc                     # use the ages of [retention]\n  toft gc --older-than 30d    # use this age for everything\n  toft gc --ledgers           # compact ledgers instead, and archive issues closed long ago"
+    after_help = "Default ages: events, attempts, checkpoints and removed workspaces 90d, messages and idle agents 30d, receipts 7d, unreferenced blobs 1d; `keep` in config.toml changes those of 90d. `toft ws gc` removes workspaces.\n\n\
+    Examples:\n  toft gc                     # use these ages\n  toft gc --older-than 30d    # use this age for everything\n  toft gc --ledgers           # compact ledgers instead, and archive issues closed long ago"
 )]
 pub(crate) struct Gc {
     /// Delete old events, read messages, ended attempts, checkpoints of ended tasks, idle agents and receipts (the default)
     #[arg(long)]
     pub(crate) data: bool,
-    /// Use this age instead of [retention]; agents are kept for at least a day, blobs for an hour
+    /// Use this age for everything; agents are kept for at least a day, blobs for an hour
     #[arg(long, value_name = "DUR", value_parser = toft::time::parse_duration)]
     pub(crate) older_than: Option<std::time::Duration>,
     /// Compact ledgers: one line for each issue; issues that were closed long ago go to the archive

@@ -81,7 +81,6 @@ pub(crate) struct Fields {
 Examples:
   toft edit tf-a41c -p P0 -l db --needs tf-7f3a
   toft edit tf-a41c tf-7f3a -p P1 --due 2026-12-01
-  toft edit tf-a41c --close \"the schema is pinned\"
   toft edit tf-a41c -m \"see the log of the nightly run\"
   toft edit tf-a41c                 # opens title and description in $EDITOR")]
 pub(crate) struct EditIssue {
@@ -108,21 +107,26 @@ pub(crate) struct EditIssue {
     /// Add a comment
     #[arg(short = 'm', long, alias = "message", value_name = "TEXT")]
     pub(crate) comment: Option<String>,
-    /// Clear the defer date
-    #[arg(long, conflicts_with = "defer")]
-    pub(crate) undefer: bool,
     /// Assign the issue to this agent; an empty name assigns it to nobody
     #[arg(long, value_name = "AGENT", add = ArgValueCompleter::new(complete::agents))]
     pub(crate) assignee: Option<String>,
-    /// Close the issue, with a reason
-    #[arg(long, value_name = "REASON", conflicts_with = "reopen")]
+    /// Close the issue, with a reason: the tool `edit` does both in one
+    #[arg(skip)]
     pub(crate) close: Option<String>,
     /// Reopen the issue
-    #[arg(long)]
+    #[arg(skip)]
     pub(crate) reopen: bool,
-    /// Status: open, deferred or closed; `toft claim` and `toft finish` set the others
-    #[arg(long, value_name = "STATUS", conflicts_with_all = ["close", "reopen", "defer", "undefer"])]
-    pub(crate) status: Option<String>,
+}
+
+/// Reopen issues that were closed or deferred. An issue that a store left in progress, and that is gone, is opened, too.
+#[derive(Args, Debug)]
+pub(crate) struct Reopen {
+    /// Issues
+    #[arg(value_name = "ID", required = true, add = ArgValueCompleter::new(complete::issues))]
+    pub(crate) ids: Vec<String>,
+    /// Add a comment
+    #[arg(short = 'm', long, alias = "message", value_name = "TEXT")]
+    pub(crate) comment: Option<String>,
 }
 
 /// Close issues, with a reason. An agent that holds the work uses `toft finish` instead.
@@ -131,7 +135,7 @@ pub(crate) struct EditIssue {
 Example:
   toft close tf-a41c tf-7f3a -m \"no longer needed\"")]
 pub(crate) struct Close {
-    /// Issues
+    /// Issues, or tasks of workflows to skip
     #[arg(value_name = "ID", required = true, add = ArgValueCompleter::new(complete::issues))]
     pub(crate) ids: Vec<String>,
     /// Reason
@@ -179,11 +183,12 @@ pub(crate) struct Restore {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Undo restores issues, releases claims, and abandons workflows that no agent has worked on. It refuses to undo operations that \
-others may have acted on, or whose result was overwritten since.
+others may have acted on, or whose result was overwritten since. A claim that was undone is not made again: claim the issue.
 
 Examples:
   toft undo -n     # show what the next undo would do
-  toft undo 3      # undo the last three operations")]
+  toft undo 3      # undo the last three operations
+  toft undo --redo # bring back the last operation that was undone")]
 pub(crate) struct Undo {
     /// Number of operations
     #[arg(default_value = "1", value_parser = positive)]
@@ -191,27 +196,12 @@ pub(crate) struct Undo {
     /// Dry run: show what would be undone
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+    /// Bring back operations that you undid, the last one first
+    #[arg(long)]
+    pub(crate) redo: bool,
     /// Only if this is your last operation, as `toft undo -n` names it
-    #[arg(long, value_name = "OP", conflicts_with_all = ["count", "dry_run"])]
+    #[arg(long, value_name = "OP", conflicts_with_all = ["count", "dry_run", "redo"])]
     pub(crate) last: Option<String>,
-}
-
-/// Redo operations that you undid.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Redo writes issues again, restores abandoned workflows, and claims a task again if it is free. It refuses to redo operations \
-whose issue or task was changed since.
-
-Examples:
-  toft redo -n     # show what the next redo would do
-  toft redo        # redo the last operation that was undone")]
-pub(crate) struct Redo {
-    /// Number of operations
-    #[arg(default_value = "1", value_parser = positive)]
-    pub(crate) count: usize,
-    /// Dry run: show what would be redone
-    #[arg(short = 'n', long)]
-    pub(crate) dry_run: bool,
 }
 
 /// Manage the ledgers that this clone sees.

@@ -30,7 +30,7 @@ pub(crate) struct Run {
     /// Repository to work in, instead of this one; repeat it and the slots take work from all of them in turn
     #[arg(long = "repo", value_name = "DIR")]
     pub(crate) repositories: Vec<PathBuf>,
-    /// Work in every repository of the server that has an address to clone from (toft repo url), in clones that toft makes and
+    /// Work in every repository of the server that has an address to clone from (toft init --clone-url), in clones that toft makes and
     /// keeps up to date
     #[arg(long, conflicts_with = "repositories")]
     pub(crate) clone: bool,
@@ -120,7 +120,7 @@ pub(crate) struct Stop {
     /// Release the task; the attempt is not counted (the default)
     #[arg(long = "release", alias = "give-back", conflicts_with = "park")]
     pub(crate) give_back: bool,
-    /// Fail the task; `toft flow retry` reopens it
+    /// Fail the task; `toft retry` reopens it
     #[arg(long)]
     pub(crate) park: bool,
     /// Reason

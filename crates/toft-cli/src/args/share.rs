@@ -55,6 +55,9 @@ pub(crate) struct Propose {
     /// Issues to propose
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
+    /// Withdraw the proposal of these issues
+    #[arg(long, conflicts_with_all = ["to", "push", "with", "without", "allow"])]
+    pub(crate) withdraw: bool,
     /// Ledger to propose to [default: upstream, the repository's own]
     #[arg(long, value_name = "LEDGER", alias = "target")]
     pub(crate) to: Option<String>,
@@ -70,13 +73,6 @@ pub(crate) struct Propose {
     /// Publish a finding as it is, now and later, by its id
     #[arg(long, value_name = "FINDING", value_delimiter = ',')]
     pub(crate) allow: Vec<String>,
-}
-
-/// Withdraw a proposal.
-#[derive(Args, Debug)]
-pub(crate) struct Withdraw {
-    /// Issue
-    pub(crate) id: String,
 }
 
 /// Accept a proposed issue.

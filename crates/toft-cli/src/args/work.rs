@@ -49,7 +49,7 @@ pub(crate) struct Claim {
     /// Lease duration, such as 90s, 30m, 2h [default: lease.ttl, 30m]
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) ttl: Option<Duration>,
-    /// With --pid: how long a live process keeps the lease without renewing it [default: lease.cap, 4h]
+    /// With --pid: how long a live process keeps the lease without renewing it [default: 4h]
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) cap: Option<Duration>,
     /// Process that the lease follows: when it ends, the lease ends
@@ -58,9 +58,9 @@ pub(crate) struct Claim {
     /// Wait until work is ready, at most this long
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "30s", value_parser = parse_duration)]
     pub(crate) wait: Option<Duration>,
-    /// Only tasks of this worktree
-    #[arg(long)]
-    pub(crate) here: bool,
+    /// Only tasks of the worktree of this name; `.` is this one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) worktree: Option<String>,
     /// Take over a task from another session of the same agent; that session's writes are then rejected
     #[arg(long, requires = "id")]
     pub(crate) take_over: bool,
@@ -222,13 +222,10 @@ pub(crate) struct Show {
 #[command(after_help = "\
 Examples:
   toft list --type bug -p P1 --sort priority
-  toft list --type bug --blocked --save stuck   # list them, and save the query as `stuck`
-  toft list @stuck -l db                        # use the saved query, with one more filter
-  toft list --saved                             # list saved queries
-
-Saved queries are kept with this clone's other private settings, never in the working tree.")]
+  toft list --blocked --label db
+  toft list tasks --worktree .                  # the tasks of this worktree")]
 pub(crate) struct List {
-    /// What to list: issues, tasks, the tasks of a workflow, or a saved query as @NAME
+    /// What to list: issues, tasks, or the tasks of a workflow
     #[arg(value_name = "KIND")]
     pub(crate) kind: Option<String>,
     /// Include closed issues and ended tasks
@@ -265,20 +262,11 @@ pub(crate) struct List {
     #[arg(long, value_name = "NAME")]
     pub(crate) ledger: Option<String>,
     /// List issues as of a revision or time
-    #[arg(long, value_name = "REV|TIME", conflicts_with_all = ["all_repos", "worktree", "here"])]
+    #[arg(long, value_name = "REV|TIME", conflicts_with_all = ["all_repos", "worktree"])]
     pub(crate) at: Option<String>,
     /// Maximum number of rows
     #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
     pub(crate) limit: usize,
-    /// Save these filters under a name; `toft list @NAME` uses them
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["at", "all_repos", "worktree", "here"])]
-    pub(crate) save: Option<String>,
-    /// List saved queries
-    #[arg(long, conflicts_with = "save")]
-    pub(crate) saved: bool,
-    /// Delete a saved query
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["save", "saved"])]
-    pub(crate) forget: Option<String>,
     #[command(flatten)]
     pub(crate) reach: Reach,
 }

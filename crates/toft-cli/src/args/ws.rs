@@ -15,7 +15,7 @@ Examples:
   toft ws gc                      # remove workspaces whose work has landed
   toft ws rm NAME --rescue        # save everything as a rescue, then remove the workspace
   toft ws restore NAME            # restore it from its rescue
-  toft ws rescues                 # list rescues
+  toft ws restore                 # list rescues
 
 Configuration: the tables [workspaces] and [workspaces.setup] in .git/toft/config.toml or ~/.config/toft/config.toml. See \
 docs/guides/workspaces.md for the keys.";
@@ -31,49 +31,22 @@ pub(crate) struct Ws {
 #[derive(Debug, Subcommand)]
 pub(crate) enum WsCommand {
     /// Create a workspace for an issue or task, or print the existing one
-    #[command(alias = "new", alias = "add")]
     Create(CreateWs),
-    /// List workspaces and what is in them
-    #[command(alias = "ls", alias = "status")]
+    /// List workspaces and what is in them; with a name, show that one
+    #[command(alias = "ls")]
     List(ListWs),
-    /// Show a workspace
-    Show(OneWs),
     /// Print the path of a workspace
-    #[command(alias = "cd")]
-    Path(OneWs),
+    Path(PathWs),
     /// Remove a workspace; refused while it holds work that exists nowhere else
-    #[command(alias = "remove", alias = "delete")]
     Rm(RmWs),
     /// Remove workspaces of ended tasks and landed work
-    #[command(alias = "prune", alias = "clean")]
     Gc(GcWs),
     /// Save everything in a workspace as a rescue, and keep the workspace
-    #[command(alias = "snapshot")]
     Rescue(RescueWs),
-    /// List rescues with their age, size and content
-    Rescues(OneWs),
-    /// Delete a rescue permanently
-    DropRescue(DropRescue),
-    /// Restore a removed workspace from its rescue
+    /// Restore a removed workspace from its rescue; without a name, list rescues
     Restore(RestoreWs),
-    /// Create workspaces ahead of time
-    Pool {
-        /// Number of prepared workspaces; 0 removes them
-        count: usize,
-    },
-    /// Print the environment variables of a workspace as export lines
-    Env(OneWs),
-    /// Adopt a worktree that was created by hand
-    Adopt {
-        /// Path of the worktree
-        path: PathBuf,
-    },
-    /// Record that a workspace's work has landed, however it was merged
-    Landed(OneWs),
-    /// Keep a workspace until it is unpinned
-    Pin(OneWs),
-    /// Unpin a workspace
-    Unpin(OneWs),
+    /// Keep a workspace whatever becomes of its task
+    Keep(KeepWs),
 }
 
 /// A shell that the function can be printed for.
@@ -91,8 +64,14 @@ pub(crate) enum ShellKind {
 #[derive(Args, Debug, Default)]
 pub(crate) struct CreateWs {
     /// Issue or task
-    #[arg(required_unless_present = "name")]
+    #[arg(required_unless_present_any = ["name", "adopt", "ahead"])]
     pub(crate) id: Option<String>,
+    /// Adopt the worktree at this path, which was created by hand
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["id", "name", "in_place", "base", "clone", "plain"])]
+    pub(crate) adopt: Option<PathBuf>,
+    /// Number of workspaces to prepare for later claims; 0 removes them
+    #[arg(long, value_name = "N", conflicts_with_all = ["id", "name", "in_place", "base", "clone", "plain", "adopt"])]
+    pub(crate) ahead: Option<usize>,
     /// Name of the workspace and its branch [default: that of the issue or task]
     #[arg(long)]
     pub(crate) name: Option<String>,
@@ -119,9 +98,12 @@ pub(crate) struct From {
     pub(crate) plain: bool,
 }
 
-/// Every one.
+/// Every one, or one of them.
 #[derive(Args, Debug)]
 pub(crate) struct ListWs {
+    /// Show this workspace: by name, path or id, or by its issue or task
+    #[arg(value_name = "WS", add = clap_complete::ArgValueCompleter::new(super::complete::workspaces))]
+    pub(crate) id: Option<String>,
     /// Include removed workspaces
     #[arg(long)]
     pub(crate) all: bool,
@@ -138,6 +120,26 @@ pub(crate) struct OneWs {
     pub(crate) id: Option<String>,
 }
 
+/// Where one is.
+#[derive(Args, Debug, Default)]
+pub(crate) struct PathWs {
+    #[command(flatten)]
+    pub(crate) one: OneWs,
+    /// Print its environment variables as export lines instead
+    #[arg(long)]
+    pub(crate) env: bool,
+}
+
+/// Keep one.
+#[derive(Args, Debug)]
+pub(crate) struct KeepWs {
+    #[command(flatten)]
+    pub(crate) one: OneWs,
+    /// Keep it no longer
+    #[arg(long)]
+    pub(crate) off: bool,
+}
+
 /// Take one down.
 #[derive(Args, Debug, Default)]
 pub(crate) struct RmWs {
@@ -146,6 +148,9 @@ pub(crate) struct RmWs {
     /// Save unlanded work as a rescue first
     #[arg(long)]
     pub(crate) rescue: bool,
+    /// Record first that its work has landed, however it was merged
+    #[arg(long, conflicts_with = "rescue")]
+    pub(crate) landed: bool,
     /// Include large ignored files and directories
     #[arg(long, requires = "rescue")]
     pub(crate) ignored: bool,
@@ -163,27 +168,17 @@ pub(crate) struct RescueWs {
     pub(crate) ignored: bool,
 }
 
-/// Delete a rescue.
-#[derive(Args, Debug)]
-pub(crate) struct DropRescue {
-    /// Workspace of the rescue, by name or id
-    #[arg(value_name = "WS")]
-    pub(crate) id: String,
-    /// Rescue, by number or commit
-    #[arg(long, value_name = "RESCUE")]
-    pub(crate) at: String,
-}
-
 /// Bring one back.
 #[derive(Args, Debug)]
 pub(crate) struct RestoreWs {
-    #[command(flatten)]
-    pub(crate) one: OneWs,
+    /// Workspace, by name, path or id, or by its issue or task
+    #[arg(value_name = "WS", add = clap_complete::ArgValueCompleter::new(super::complete::workspaces))]
+    pub(crate) id: Option<String>,
     /// Rescue, by number or commit [default: the one saved when the workspace was removed]
-    #[arg(long, value_name = "RESCUE")]
+    #[arg(long, value_name = "RESCUE", requires = "id")]
     pub(crate) at: Option<String>,
     /// Restore under another name, beside the existing workspace
-    #[arg(long)]
+    #[arg(long, requires = "id")]
     pub(crate) name: Option<String>,
 }
 
@@ -193,6 +188,12 @@ pub(crate) struct GcWs {
     /// Also remove workspaces unused for this long, after a rescue
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) older_than: Option<Duration>,
+    /// Delete one rescue of this workspace permanently instead; --at names it
+    #[arg(long, value_name = "WS", requires = "at", conflicts_with_all = ["older_than", "dry_run"])]
+    pub(crate) rescue: Option<String>,
+    /// Rescue, by number or commit
+    #[arg(long, value_name = "RESCUE", requires = "rescue")]
+    pub(crate) at: Option<String>,
     /// Dry run: show what would be removed
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,

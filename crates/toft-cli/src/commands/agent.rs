@@ -27,12 +27,9 @@ pub(super) fn run(app: &App<'_>, command: &AgentCommand) -> Done {
         }
         AgentCommand::Send(args) => send(app, args),
         AgentCommand::Inbox(args) => inbox(app, args),
-        AgentCommand::Pause { name } => tell(app, name.as_ref(), AgentState::Draining),
-        AgentCommand::Resume { name } => tell(app, name.as_ref(), AgentState::Active),
         AgentCommand::Remove { name } => {
             app.show(&render::AgentView(app.perform(app.open()?, agent::Remove { agent: name.clone() })?))
         }
-        AgentCommand::Answer(args) => answer(app, args),
     }
 }
 
@@ -82,11 +79,6 @@ fn register(app: &App<'_>, args: &Register) -> Done {
         capabilities: args.capabilities.clone(),
         runtime: args.runtime.clone(),
     };
-    app.show(&render::AgentView(app.perform(app.open()?, request)?))
-}
-
-fn tell(app: &App<'_>, agent: Option<&String>, state: AgentState) -> Done {
-    let request = agent::Tell { agent: agent.cloned(), state, note: None, drained: false };
     app.show(&render::AgentView(app.perform(app.open()?, request)?))
 }
 

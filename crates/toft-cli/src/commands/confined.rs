@@ -38,7 +38,7 @@ pub(super) fn check(cli: &Cli) -> Result<(), Failure> {
         Command::Ready(args) => here(&args.reach),
         Command::Status(args) => here(&args.reach),
         Command::Log(args) => here(&args.reach),
-        Command::List(List { save, forget, reach, .. }) => here(reach) && save.is_none() && forget.is_none(),
+        Command::List(List { reach, .. }) => here(reach),
         Command::Show(Show { diff: true, .. }) => false,
         Command::Show(Show { id, log, .. }) => log.is_none() || is_own(id),
         Command::Graph(_) => true,

@@ -24,7 +24,7 @@ use super::{
     board::{https_address, open_board},
 };
 use crate::{
-    args::{CreateToken, Login, RepoCommand, Serve, TokenCommand},
+    args::{CreateToken, Login, Serve, TokenCommand},
     exit::Failure,
     render::{LoggedIn, RepositoryList, Serving, TokenList, TokenMade, TokensRevoked, clean, log_line, tell_wait},
 };
@@ -122,19 +122,13 @@ pub(super) fn token(app: &App<'_>, command: &TokenCommand) -> Done {
     }
 }
 
-pub(super) fn repo(app: &App<'_>, command: &RepoCommand) -> Done {
+/// Says where machines of the fleet clone this repository from.
+pub(super) fn clone_from(app: &App<'_>, url: &str) -> Done {
     let toft = app.open()?;
-    let url = match command {
-        RepoCommand::List => {
-            let all = app.perform(toft, visit::List {})?;
-            return app.show(&RepositoryList(all.into_iter().map(|(repository, _)| repository).collect()));
-        }
-        RepoCommand::Url { url, .. } => url.clone(),
-    };
     let nowhere = || toft::Error::NoRepository { dir: toft.located().dir.clone() };
     let repository = toft.located().repository.clone().ok_or_else(nowhere)?;
-    let repository = app.perform(toft, visit::CloneFrom { repository, url })?;
-    app.show(&RepositoryList(vec![repository]))
+    let url = Some(url.to_owned()).filter(|url| !url.is_empty());
+    app.show(&RepositoryList(vec![app.perform(toft, visit::CloneFrom { repository, url })?]))
 }
 
 fn create(app: &App<'_>, args: &CreateToken) -> Done {

@@ -3,24 +3,31 @@
 use serde_json::Value;
 use toft::{
     flow::{PlanTask, Source, WorkflowPlan, WorkflowStatus},
+    id::OpId,
     plan_file::{load_plan, load_template},
-    verbs::{flow, replan, template},
+    verbs::{
+        Operation, flow, replan,
+        status::{self, NeedsYou},
+        template,
+    },
 };
 
 use super::{App, Done, RepositorySource, word};
 use crate::{
-    args::{Apply, FlowCommand, FromTemplate, NewFlow, TemplateCommand},
+    args::{EditFlow, FlowCommand, NewFlow, Retry, TemplateCommand},
+    exit::Failure,
     render::{
-        FlowList, FlowMade, FlowMoved, FlowShown, Names, Replanned, TaskDecided, TemplateKept, TemplateList,
-        TemplateRemoved, TemplateShown,
+        FlowList, FlowMade, FlowMoved, FlowShown, Names, Replanned, TasksDecided, TasksToRetry, TemplateKept,
+        TemplateList, TemplateRemoved, TemplateShown,
     },
 };
+
+/// How many failed tasks `toft retry --all` finds at once.
+const MAX_RETRIED: usize = 500;
 
 pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
     match command {
         FlowCommand::New(args) => new(app, args),
-        FlowCommand::Apply(args) => apply(app, args),
-        FlowCommand::From(args) => from(app, args),
         FlowCommand::Show { id, limit } => {
             let id = app.open()?.work().whole_id(id)?;
             let shown = app.perform(app.open()?, flow::Show { id, limit: *limit })?;
@@ -41,29 +48,10 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
             rows.truncate(*limit);
             app.show(&FlowList { rows, more, names })
         }
-        FlowCommand::Start(one) => step(app, one, flow::Step::Start),
         FlowCommand::Pause(one) => step(app, one, flow::Step::Pause),
         FlowCommand::Resume(one) => step(app, one, flow::Step::Resume),
         FlowCommand::Abandon(one) => step(app, one, flow::Step::Abandon),
-        FlowCommand::Limit { id, max_parallel, budget } => {
-            let id = app.open()?.work().whole_id(id)?;
-            let request = flow::Limit { id, max_parallel: *max_parallel, budget: *budget };
-            app.show(&FlowMoved(app.perform(app.open()?, request)?))
-        }
-        FlowCommand::Add { workflow, name, repository, task } => {
-            let tasks = vec![PlanTask { repository: repository.clone(), ..planned(name, task) }];
-            let outcome =
-                app.perform(app.open()?, replan::Add { workflow: app.open()?.work().whole_id(workflow)?, tasks })?;
-            app.show(&Replanned(outcome))
-        }
-        FlowCommand::Replan { workflow, file } => {
-            let tasks = load_plan(file)?.tasks;
-            let outcome =
-                app.perform(app.open()?, replan::Request { workflow: app.open()?.work().whole_id(workflow)?, tasks })?;
-            app.show(&Replanned(outcome))
-        }
-        FlowCommand::Retry { task, message } => decide(app, task, true, message),
-        FlowCommand::Skip { task, message } => decide(app, task, false, message),
+        FlowCommand::Edit(args) => edit(app, args),
         FlowCommand::Template(TemplateCommand::Put { file }) => {
             let template = app.perform(app.open()?, load_template(file)?)?;
             app.show(&TemplateKept(template))
@@ -81,13 +69,29 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
 }
 
 pub(super) fn new(app: &App<'_>, args: &NewFlow) -> Done {
-    let names: Vec<&String> = match (args.tasks.is_empty(), args.hold) {
+    let made = match (&args.title, &args.file, &args.template) {
+        (_, Some(file), _) => {
+            let source = Source::Plan { file: file.display().to_string() };
+            app.perform(app.open()?, flow::New { plan: load_plan(file)?, source, hold: args.hold })?
+        }
+        (_, _, Some(template)) => {
+            let values = args.values.iter().cloned().collect();
+            app.perform(app.open()?, flow::From { template: template.clone(), values, hold: args.hold })?
+        }
+        (title, ..) => app.perform(app.open()?, titled(title.as_deref().unwrap_or_default(), args))?,
+    };
+    app.show(&FlowMade(made))
+}
+
+/// A workflow of a title and tasks.
+fn titled(title: &str, args: &NewFlow) -> flow::New {
+    let names: Vec<&str> = match (args.tasks.is_empty(), args.hold) {
         (true, true) => Vec::new(),
-        (true, false) => vec![&args.title],
-        (false, _) => args.tasks.iter().collect(),
+        (true, false) => vec![title],
+        (false, _) => args.tasks.iter().map(String::as_str).collect(),
     };
     let plan = WorkflowPlan {
-        title: args.title.clone(),
+        title: title.to_owned(),
         priority: args.task.priority,
         max_parallel: args.max_parallel,
         budget: args.budget,
@@ -97,10 +101,27 @@ pub(super) fn new(app: &App<'_>, args: &NewFlow) -> Done {
     };
     let source = match &args.external {
         Some(reference) => Source::External { reference: reference.clone() },
-        None => Source::Prompt { text: args.title.clone() },
+        None => Source::Prompt { text: title.to_owned() },
     };
-    let made = app.perform(app.open()?, flow::New { plan, source, hold: args.hold })?;
-    app.show(&FlowMade(made))
+    flow::New { plan, source, hold: args.hold }
+}
+
+fn edit(app: &App<'_>, args: &EditFlow) -> Done {
+    let toft = app.open()?;
+    let workflow = toft.work().whole_id(&args.id)?;
+    match (&args.file, &args.add) {
+        (Some(file), _) => {
+            app.show(&Replanned(app.perform(toft, replan::Request { workflow, tasks: load_plan(file)?.tasks })?))
+        }
+        (None, Some(name)) => {
+            let tasks = vec![PlanTask { repository: args.repository.clone(), ..planned(name, &args.task) }];
+            app.show(&Replanned(app.perform(toft, replan::Add { workflow, tasks })?))
+        }
+        (None, None) => {
+            let request = flow::Limit { id: workflow, max_parallel: args.max_parallel, budget: args.budget };
+            app.show(&FlowMoved(app.perform(toft, request)?))
+        }
+    }
 }
 
 /// JSON, or else the text itself.
@@ -121,27 +142,52 @@ fn planned(name: &str, fields: &crate::args::TaskFields) -> PlanTask {
     }
 }
 
-fn apply(app: &App<'_>, args: &Apply) -> Done {
-    let plan = load_plan(&args.file)?;
-    let source = Source::Plan { file: args.file.display().to_string() };
-    let made = app.perform(app.open()?, flow::New { plan, source, hold: args.hold })?;
-    app.show(&FlowMade(made))
-}
-
-fn from(app: &App<'_>, args: &FromTemplate) -> Done {
-    let values = args.values.iter().cloned().collect();
-    let request = flow::From { template: args.template.clone(), values, hold: args.hold };
-    app.show(&FlowMade(app.perform(app.open()?, request)?))
-}
-
 fn step(app: &App<'_>, one: &crate::args::One, to: flow::Step) -> Done {
     let id = app.open()?.work().whole_id(&one.id)?;
     let request = flow::Move { id, to, reason: one.message.clone() };
     app.show(&FlowMoved(app.perform(app.open()?, request)?))
 }
 
-fn decide(app: &App<'_>, task: &str, retry: bool, message: &str) -> Done {
-    let task = app.open()?.work().whole_id(task)?;
-    let request = replan::Decide { task, retry, reason: message.to_owned() };
-    app.show(&TaskDecided(app.perform(app.open()?, request)?))
+/// Retries failed work: what is named, or all that failed for good.
+pub(super) fn retry(app: &App<'_>, args: &Retry) -> Done {
+    let toft = app.open()?;
+    let mut tasks: Vec<String> = Vec::new();
+    for id in &args.ids {
+        tasks.push(toft.work().whole_id(id)?);
+    }
+    if args.all {
+        let request = status::Request { scope: toft.work().scope(), limit: MAX_RETRIED };
+        tasks.extend(toft.perform(request)?.needs_you.into_iter().filter_map(|need| match need {
+            NeedsYou::Failed { task, text, .. } if args.failed_by.as_ref().is_none_or(|part| text.contains(part)) => {
+                Some(task.to_string())
+            }
+            _ => None,
+        }));
+        if tasks.is_empty() {
+            return Err(Failure::nothing("no work failed for good for such a reason", "toft status"));
+        }
+        if args.dry_run {
+            return app.show(&TasksToRetry(tasks));
+        }
+    }
+    decide_each(app, tasks, true, &args.message)
+}
+
+/// Retries or skips each task under an operation of its own. Once the first is done, what another one refuses is a note.
+pub(super) fn decide_each(app: &App<'_>, tasks: Vec<String>, retry: bool, reason: &str) -> Done {
+    let toft = app.open()?;
+    let mut decided = Vec::new();
+    for (n, task) in tasks.into_iter().enumerate() {
+        let op = app.op().map(|op| match n {
+            0 => op,
+            n => Operation { id: OpId::known(format!("{}.{n}", op.id)), ..op },
+        });
+        let request = replan::Decide { task: task.clone(), retry, reason: reason.to_owned() };
+        match toft.work().act(&toft.located().agent, op, request) {
+            Ok(outcome) => decided.push(outcome),
+            Err(error) if decided.is_empty() => return Err(error.into()),
+            Err(error) => toft.note(format!("{task} was not changed: {error}")),
+        }
+    }
+    app.show(&TasksDecided(decided))
 }

@@ -1,4 +1,4 @@
-//! Lists of issues and tasks, and queries that are saved under names.
+//! Lists of issues and tasks.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::{App, Done, RepositorySource, word};
 use crate::{
     args,
     exit::Failure,
-    render::{Everything, IssueList, Names, QueryForgotten, SavedQueries, TaskList},
+    render::{Everything, IssueList, Names, TaskList},
 };
 
 /// What a list is of.
@@ -24,34 +24,26 @@ enum ListTarget {
     Issues,
     Tasks,
     Workflow(String),
-    Saved(IssueFilter),
 }
 
 impl ListTarget {
-    fn parse(app: &App<'_>, kind: Option<&str>) -> Result<Self, Failure> {
-        Ok(match kind {
+    fn parse(kind: Option<&str>) -> Self {
+        match kind {
             None => Self::Default,
             Some("issues") => Self::Issues,
             Some("tasks") => Self::Tasks,
-            Some(kind) => match kind.strip_prefix('@') {
-                Some(name) => Self::Saved(app.open()?.ledgers().query(name)?),
-                None => Self::Workflow(kind.to_owned()),
-            },
-        })
+            Some(kind) => Self::Workflow(kind.to_owned()),
+        }
     }
 
     /// Refuses flags that mean nothing for this list.
     fn check(&self, args: &args::List) -> Result<(), Failure> {
-        let flag = if args.reach.here { "--here" } else { "--worktree" };
         match self {
-            Self::Tasks | Self::Workflow(_) if args.save.is_some() => {
-                Err(Failure::invalid("--save: only a query about issues is saved", "leave KIND out"))
-            }
             Self::Tasks | Self::Workflow(_) if args.at.is_some() => {
                 Err(Failure::invalid("--at: only issues are listed as of a time", "leave --at out"))
             }
-            Self::Issues | Self::Saved(_) if of_one_worktree(args) => Err(Failure::invalid(
-                format!("{flag}: issues belong to no worktree"),
+            Self::Issues if args.reach.worktree.is_some() => Err(Failure::invalid(
+                "--worktree: issues belong to no worktree",
                 "toft list tasks --worktree NAME lists the tasks of one",
             )),
             _ => Ok(()),
@@ -59,37 +51,22 @@ impl ListTarget {
     }
 }
 
-fn of_one_worktree(args: &args::List) -> bool {
-    args.reach.here || args.reach.worktree.is_some()
-}
-
 pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
-    if args.saved {
-        return app.show(&SavedQueries(app.open()?.ledgers().queries()?));
-    }
-    if let Some(name) = &args.forget {
-        let name = name.trim_start_matches('@');
-        app.open()?.ledgers().forget_query(name)?;
-        return app.show(&QueryForgotten(name.to_owned()));
-    }
-    let target = ListTarget::parse(app, args.kind.as_deref())?;
+    let target = ListTarget::parse(args.kind.as_deref());
     target.check(args)?;
-    let filter = match &target {
-        ListTarget::Saved(saved) => issue_filter(args, saved.clone()),
-        _ => issue_filter(args, IssueFilter::default()),
-    };
+    let (filter, one_worktree) = (issue_filter(args), args.reach.worktree.is_some());
     let all_repos = args.reach.all_repos;
     match &target {
-        ListTarget::Issues | ListTarget::Saved(_) if all_repos => {
+        ListTarget::Issues if all_repos => {
             let (issues, problems) = issues_of(app, &app.reach(&args.reach)?, args, &filter)?;
             if let Some(problem) = problems.into_iter().next() {
                 return Err(refused(problem));
             }
             app.show(&issues)
         }
-        ListTarget::Issues | ListTarget::Saved(_) => issues(app, args, &filter),
-        ListTarget::Default if all_repos && !of_one_worktree(args) => everything(app, args, &filter),
-        ListTarget::Default if !of_one_worktree(args) && issues_are_meant(app, args)? => issues(app, args, &filter),
+        ListTarget::Issues => issues(app, args, &filter),
+        ListTarget::Default if all_repos && !one_worktree => everything(app, args, &filter),
+        ListTarget::Default if !one_worktree && issues_are_meant(app, args)? => issues(app, args, &filter),
         ListTarget::Workflow(workflow) => tasks(app, args, Some(workflow)),
         ListTarget::Default | ListTarget::Tasks => tasks(app, args, None),
     }
@@ -98,7 +75,7 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
 /// Whether `toft list` without a kind lists issues.
 fn issues_are_meant(app: &App<'_>, args: &args::List) -> Result<bool, Failure> {
     let Some(plan) = app.open()?.plan()? else { return Ok(false) };
-    Ok(args.at.is_some() || args.save.is_some() || plan.any()?)
+    Ok(args.at.is_some() || plan.any()?)
 }
 
 fn tasks(app: &App<'_>, args: &args::List, workflow: Option<&String>) -> Done {
@@ -187,21 +164,20 @@ fn issues_of(
     Ok((IssueList { issues, total, more, now, several: true, names, waiting }, problems))
 }
 
-/// Combines a saved query with the flags; flags win. `--all` and `--blocked` of a saved query cannot be switched off,
-/// and labels add up.
-fn issue_filter(args: &args::List, saved: IssueFilter) -> IssueFilter {
+/// The filter that the flags ask for.
+fn issue_filter(args: &args::List) -> IssueFilter {
     IssueFilter {
-        status: args.status.clone().or(saved.status),
-        all: args.all || saved.all,
-        labels: saved.labels.into_iter().chain(args.labels.clone()).collect(),
-        search: args.search.clone().or(saved.search),
-        ledger: args.ledger.clone().or(saved.ledger),
-        kind: args.issue_type.clone().or(saved.kind),
-        priority: args.priority.or(saved.priority),
-        assignee: args.assignee.clone().or(saved.assignee),
-        parent: args.parent.clone().or(saved.parent),
-        blocked: args.blocked || saved.blocked,
-        by_priority: args.sort.map_or(saved.by_priority, |sort| sort == args::IssueOrder::Priority),
+        status: args.status.clone(),
+        all: args.all,
+        labels: args.labels.clone(),
+        search: args.search.clone(),
+        ledger: args.ledger.clone(),
+        kind: args.issue_type.clone(),
+        priority: args.priority,
+        assignee: args.assignee.clone(),
+        parent: args.parent.clone(),
+        blocked: args.blocked,
+        by_priority: args.sort == Some(args::IssueOrder::Priority),
         limit: 0,
     }
 }
@@ -253,11 +229,6 @@ fn issues(app: &App<'_>, args: &args::List, filter: &IssueFilter) -> Done {
     let waiting = plan.waiting_after_start(search.ask(&plan, || known_agents(toft, filter))?)?;
     if let Some(problem) = search.problems().into_iter().next() {
         return Err(refused(problem));
-    }
-    if let Some(name) = &args.save {
-        let name = name.trim_start_matches('@');
-        toft.ledgers().save_query(name, &plan.resolve_filter(filter)?)?;
-        toft.note(format!("saved; `toft list @{name}` asks it again"));
     }
     let several = plan.ledgers().len() > 1 && filter.ledger.is_none();
     let SearchResult { issues, total, more, .. } = search.finish();

@@ -117,7 +117,6 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Login(args) => fleet::login(app, args),
         Command::Join(args) => fleet::join(app, &args.url, &args.code),
         Command::Token(args) => fleet::token(app, &args.command),
-        Command::Repo(args) => fleet::repo(app, &args.command),
         Command::Backup(args) => upkeep::backup(app, args),
         Command::Reference(args) => upkeep::write(app, args, crate::reference::write_pages),
         Command::Man(args) => upkeep::write(app, args, crate::reference::write_man),
@@ -125,6 +124,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Ready(args) => work::ready(app, args),
         Command::Claim(args) => work::claim(app, args),
         Command::Save(args) => work::save(app, args),
+        Command::Reopen(args) => plan::reopen(app, args),
         Command::Close(args) => plan::close(app, args),
         Command::Finish(args) => work::finish(app, args),
         Command::Show(args) => work::show(app, args),
@@ -134,6 +134,7 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Board(args) => board::board(app, args),
         Command::Logs(args) => logs::logs(app, args),
         Command::Log(args) => work::log(app, args),
+        Command::Retry(args) => flow::retry(app, args),
         Command::Flow(args) => flow::run(app, &args.command),
         Command::Add(args) => plan::add(app, args),
         Command::Edit(args) => plan::change(app, args),
@@ -141,7 +142,6 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Delete(args) => plan::delete(app, args),
         Command::Restore(args) => plan::restore(app, args),
         Command::Undo(args) => plan::undo(app, args),
-        Command::Redo(args) => plan::redo(app, args),
         Command::Import(args) => plan::import(app, args),
         Command::Export(args) => plan::export(app, args),
         Command::Graph(args) => plan::graph(app, args),
@@ -158,7 +158,6 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Try(args) => demo::demo(app, args),
         Command::Sync(args) => share::sync(app, args),
         Command::Propose(args) => share::propose(app, args),
-        Command::Withdraw(args) => share::withdraw(app, args),
         Command::Accept(args) => share::accept(app, args),
         Command::Reject(args) => share::reject(app, args),
         Command::Move(args) => share::move_issues(app, args),
@@ -221,7 +220,10 @@ impl<'a> App<'a> {
         let located = toft::locate(&self.config()?)?;
         let waiting =
             located.store.file().is_none().then(|| self.output.soon(format!("waiting for {}", located.store)));
-        let opened = Toft::at(located);
+        let opened = match self.command {
+            Command::Doctor(_) | Command::Backup(_) | Command::Token(_) => Toft::looked_after(located),
+            _ => Toft::at(located),
+        };
         drop(waiting);
         let opened = opened?;
         Ok(self.toft.get_or_init(|| opened))
@@ -243,8 +245,7 @@ impl<'a> App<'a> {
         let ledgers = reach.worktree.is_none();
         if !reach.all_repos {
             let toft = self.open()?;
-            let scope = if reach.here { toft.here() } else { toft.scope() };
-            let scope = Scope { worktree: reach.worktree.clone().or(scope.worktree), ..scope };
+            let scope = scope_of(toft, reach.worktree.as_deref());
             return Ok(vec![RepositorySource { toft, scope, name: None, ledgers, is_clone: true, role: None }]);
         }
         let (found, bad) = toft::every_repository(&self.config()?)?;
@@ -338,12 +339,21 @@ impl<'a> App<'a> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A text with its ids as short as the store and the ledgers allow, unless whole ones were asked for.
+    /// A text with its ids as short as the store and the ledgers allow.
     fn shorten(&self, text: &str) -> String {
-        match self.toft.get().filter(|_| !self.global.whole_ids) {
+        match self.toft.get() {
             Some(toft) => toft.shorten_ids(text),
             None => text.to_owned(),
         }
+    }
+}
+
+/// What commands cover: the repository, or one worktree of it. `.` is the worktree of the directory.
+fn scope_of(toft: &Toft, worktree: Option<&str>) -> Scope {
+    match worktree {
+        Some(".") => toft.here(),
+        Some(name) => Scope { worktree: Some(name.to_owned()), ..toft.scope() },
+        None => toft.scope(),
     }
 }
 

@@ -17,6 +17,9 @@ use crate::{
 
 pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
     let (toft, new) = toft::Toft::init(&app.config()?, args.no_vcs)?;
+    if let Some(url) = &args.clone_url {
+        return super::fleet::clone_from(app, url);
+    }
     if args.tree {
         let before =
             toft.plan()?.map_or(Ok(0), |plan| plan.list(&IssueFilter::default()).map(|issues| issues.len()))?;

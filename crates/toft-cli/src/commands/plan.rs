@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use toft::{
     Toft,
+    id::TaskId,
     issue::{
-        CLOSED, DEFERRED, DISCOVERED_FROM, Dep, IN_PROGRESS, OPEN,
+        DISCOVERED_FROM, Dep,
         edit::{Edit, Step},
         route::Route,
     },
@@ -41,10 +42,6 @@ pub(super) fn plan(toft: &Toft) -> Result<Plan<'_>, Failure> {
 /// Whether this clone has several ledgers, so that texts must name the one they mean.
 pub(super) fn several(toft: &Toft) -> Result<bool, Failure> {
     Ok(toft.plan()?.is_some_and(|plan| plan.ledgers().len() > 1))
-}
-
-fn unknown_status(status: &str, known: &[&str]) -> Failure {
-    Failure::invalid(format!("status: `{status}` is not known"), &format!("use {}", known.join(", ")))
 }
 
 /// A day, or a time from now on.
@@ -90,7 +87,7 @@ fn edit(fields: &args::Fields, now: Timestamp) -> Result<Edit, Failure> {
 
 /// What was typed for an issue: what I hold, or a task, stands for the issue it is done for.
 fn issue_of(toft: &Toft, text: &String) -> Result<String, Failure> {
-    if text != "@" && !text.starts_with(toft::id::TaskId::PREFIX) {
+    if text != "@" && !text.starts_with(TaskId::PREFIX) {
         return Ok(text.clone());
     }
     let facts = toft.perform(toft::verbs::context::Request { id: text.clone() })?;
@@ -130,19 +127,6 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
         (None, true) => Some(Step::Reopen),
         (None, false) => None,
     };
-    let status = match args.status.as_deref() {
-        None => status,
-        Some(CLOSED) => Some(Step::Close { reason: args.comment.clone().unwrap_or_default() }),
-        Some(OPEN) => Some(Step::Reopen),
-        Some(DEFERRED) => Some(Step::Defer),
-        Some(IN_PROGRESS) => {
-            return Err(Failure::invalid(
-                "status: an issue is in progress while an agent holds it",
-                &format!("toft claim {}", args.ids[0]),
-            ));
-        }
-        Some(other) => return Err(unknown_status(other, &[OPEN, DEFERRED, CLOSED])),
-    };
     let mut asked = Edit {
         title: args.title.clone(),
         kind: args.kind.clone(),
@@ -152,9 +136,6 @@ pub(super) fn change(app: &App<'_>, args: &args::EditIssue) -> Done {
         status,
         ..edit(&args.fields, plan.now()?)?
     };
-    if args.undefer || args.status.as_deref() == Some(OPEN) {
-        asked.defer = Some(None);
-    }
     if let Some(name) = &args.assignee {
         let to = Some(name.clone()).filter(|name| !name.is_empty());
         asked.assignee = Some(toft.perform(assign::Check { to })?.map(|agent| agent.name));
@@ -215,7 +196,7 @@ fn each_found(plan: &Plan<'_>, ids: &[String]) -> Result<Vec<String>, Failure> {
 
 /// Writes to each issue under an operation of its own, and shows what was written. Once the first is written, what another one
 /// refuses is a note: the outcome stands.
-fn write_each(
+pub(super) fn write_each(
     app: &App<'_>,
     ids: &[String],
     did: &'static str,
@@ -239,9 +220,24 @@ fn write_each(
 
 /// Closes issues that no agent holds work on.
 pub(super) fn close(app: &App<'_>, args: &args::Close) -> Done {
+    // A task of a workflow is skipped.
+    if args.ids.iter().all(|id| id.starts_with(TaskId::PREFIX)) {
+        let work = app.open()?.work();
+        let tasks: Result<Vec<String>, _> = args.ids.iter().map(|id| work.whole_id(id)).collect();
+        return super::flow::decide_each(app, tasks?, false, &args.reason);
+    }
     let plan = plan(app.open()?)?;
     let ids = each_found(&plan, &args.ids)?;
     write_each(app, &ids, "Closed", |id, op| Ok(plan.close(id, &args.reason, op)?))
+}
+
+/// Opens issues again that were closed, deferred, or left in progress.
+pub(super) fn reopen(app: &App<'_>, args: &args::Reopen) -> Done {
+    let plan = plan(app.open()?)?;
+    let ids = each_found(&plan, &args.ids)?;
+    let asked =
+        Edit { status: Some(Step::Reopen), defer: Some(None), comment: args.comment.clone(), ..Edit::default() };
+    write_each(app, &ids, "Reopened", |id, op| Ok(plan.edit(id, &asked, op)?))
 }
 
 pub(super) fn delete(app: &App<'_>, args: &args::Delete) -> Done {
@@ -262,23 +258,14 @@ pub(super) fn undo(app: &App<'_>, args: &args::Undo) -> Done {
     let (work, agent) = (toft.work(), &toft.located().agent);
     let undone = match &args.last {
         Some(op) => work.undo_last(agent, op, args.dry_run)?,
+        None if args.redo => work.redo(agent, args.count, args.dry_run)?,
         None => work.undo(agent, args.count, args.dry_run)?,
     };
     if undone.is_empty() {
-        return Err(Failure::nothing("there is no operation of yours to undo", "toft history"));
+        let what = if args.redo { "no operation that you undid" } else { "no operation of yours to undo" };
+        return Err(Failure::nothing(format!("there is {what}"), "toft history"));
     }
-    app.show(&UndoDone { undone, dry_run: args.dry_run, redo: false })
-}
-
-pub(super) fn redo(app: &App<'_>, args: &args::Redo) -> Done {
-    let toft = app.open()?;
-    let me = &toft.located().agent;
-    let (redone, claims) = toft.work().redo(me, args.count, args.dry_run)?;
-    if redone.is_empty() {
-        return Err(Failure::nothing("there is no operation to redo", "toft undo -n"));
-    }
-    toft.keep_holds(me, &claims);
-    app.show(&UndoDone { undone: redone, dry_run: args.dry_run, redo: true })
+    app.show(&UndoDone { undone, dry_run: args.dry_run, redo: args.redo })
 }
 
 pub(super) fn compact(app: &App<'_>, archive_after: Duration) -> Done {

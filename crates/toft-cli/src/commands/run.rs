@@ -103,8 +103,7 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     let fleet = Fleet::new(&sessions, program, args_again(), args.slots, &rules)?;
     all.iter().try_for_each(|toft| toft.work().let_go_of_ended(&toft.located().agent).map(drop))?;
     let before = failed_for_good(&all)?;
-    let shortened = |text: &str| all.iter().fold(text.to_owned(), |text, toft| toft.shorten_ids(&text));
-    let shorten = |text: &str| if app.global.whole_ids { text.to_owned() } else { shortened(text) };
+    let shorten = |text: &str| all.iter().fold(text.to_owned(), |text, toft| toft.shorten_ids(&text));
     // What cannot be counted is not shown.
     let open = |toft: &Toft| toft.plan().ok().flatten().and_then(|plan| plan.counts().ok()).map(|(_, open)| open);
     let unfinished = || all.iter().map(open).sum();
@@ -112,8 +111,7 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
     show_life()?;
     let (order, orders) = orders()?;
     let known = &toft.located().run;
-    let run_limit =
-        UsageLimit { cost: args.max_cost.or(known.run_limit.cost), tokens: args.max_tokens.or(known.run_limit.tokens) };
+    let run_limit = UsageLimit { cost: args.max_cost, tokens: args.max_tokens };
     let mut meter = BudgetMeter::new(run_limit, known.day_limit);
     if let Some(said) = meter.begin() {
         return Err(Failure::budget(said));

@@ -15,7 +15,7 @@ use super::{App, Done, plan, said_yes};
 use crate::{
     args,
     exit::Failure,
-    render::{FindingsShown, GuardShown, IssueWritten, IssuesDecided, IssuesMoved, ProposalsMade, PurgeDone, SyncDone},
+    render::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, ProposalsMade, PurgeDone, SyncDone},
 };
 
 /// What git calls a commit that is not there.
@@ -50,6 +50,9 @@ pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
 }
 
 pub(super) fn propose(app: &App<'_>, args: &args::Propose) -> Done {
+    if args.withdraw {
+        return withdraw(app, &args.ids);
+    }
     let plan = plan::plan(app.open()?)?;
     let fields = Fields::choose(&args.with, &args.without).map_err(toft::Error::from)?;
     plan.allow_findings(&args.allow)?;
@@ -68,9 +71,9 @@ pub(super) fn propose(app: &App<'_>, args: &args::Propose) -> Done {
     }
 }
 
-pub(super) fn withdraw(app: &App<'_>, args: &args::Withdraw) -> Done {
-    let wrote = plan::plan(app.open()?)?.withdraw(&args.id)?;
-    app.show(&IssueWritten { wrote, did: "Withdrew", several: plan::several(app.open()?)? })
+fn withdraw(app: &App<'_>, ids: &[String]) -> Done {
+    let plan = plan::plan(app.open()?)?;
+    plan::write_each(app, ids, "Withdrew", |id, _| Ok(plan.withdraw(id)?))
 }
 
 pub(super) fn accept(app: &App<'_>, args: &args::Accept) -> Done {

@@ -85,7 +85,7 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
         })?),
         None => None,
     };
-    let scope = if args.here { toft.here() } else { toft.scope() };
+    let scope = super::scope_of(toft, args.worktree.as_deref());
     let request = claim::Request {
         id: args.id.clone(),
         offers: Vec::new(),

@@ -1,10 +1,15 @@
 //! Workspaces.
 
-use toft::{Toft, lease::Fence, workspace::Workspace, workspaces::Wanted};
+use toft::{
+    Toft,
+    lease::Fence,
+    workspace::Workspace,
+    workspaces::{Wanted, Workspaces},
+};
 
 use super::{App, Done};
 use crate::{
-    args::{CreateWs, From, Hold, ShellKind, Show, WsCommand},
+    args::{CreateWs, From, GcWs, Hold, ListWs, RestoreWs, ShellKind, Show, WsCommand},
     exit::Failure,
     render::{
         DiffShown, Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown,
@@ -27,33 +32,40 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
     let all = toft.workspaces()?;
     let me = &toft.located().agent;
     match command {
+        WsCommand::Create(CreateWs { adopt: Some(path), .. }) => app.show(&WsGiven(all.adopt(me, path)?)),
+        WsCommand::Create(CreateWs { ahead: Some(count), .. }) => {
+            let made = all.pool(me, *count, |step| app.output.progress(step));
+            app.output.progress("");
+            app.show(&WsPooled { made: made?, count: *count })
+        }
         WsCommand::Create(args) => create(app, toft, args),
+        WsCommand::List(ListWs { id: Some(id), .. }) => show(app, &all, &all.named(Some(id))?),
         WsCommand::List(args) => {
             let mut seen = all.list(args.all, args.limit + 1)?;
             let more = seen.len() > args.limit;
             seen.truncate(args.limit);
-            let collisions = all.collisions_among(&seen)?;
-            app.show(&WsList { seen, more, collisions, unknown: all.unknown()?, now: all.now()? })
+            app.show(&WsList { seen, more, unknown: all.unknown()?, now: all.now()? })
         }
-        WsCommand::Show(one) => {
-            let seen = all.show(&all.named(one.id.as_deref())?)?;
-            let bytes = toft::workspaces::own_size(&seen.listed.workspace);
-            let rescues = all.rescues(&seen.listed.workspace)?;
-            // What cannot be read is said by what was seen in it.
-            let left = seen.survey.as_ref().and_then(|_| all.leaves(&seen.listed.workspace).ok()).unwrap_or_default();
-            app.show(&WsShown { seen, bytes, rescues, left })
-        }
-        WsCommand::Path(one) => app.show(&WsPath(all.open(&all.named(one.id.as_deref())?)?)),
-        WsCommand::Env(one) => {
-            let workspace = all.open(&all.named(one.id.as_deref())?)?;
-            app.show(&WsEnv(toft::variables(&workspace)))
+        WsCommand::Path(args) => {
+            let workspace = all.open(&all.named(args.one.id.as_deref())?)?;
+            match args.env {
+                true => app.show(&WsEnv(toft::variables(&workspace))),
+                false => app.show(&WsPath(workspace)),
+            }
         }
         WsCommand::Rm(args) => {
             let id = all.named(args.one.id.as_deref())?;
             let _soon = app.output.soon(format!("removing {id}"));
             let workspace = toft.perform(toft::verbs::workspace::Show { id: id.clone() })?.workspace;
             let fence = fence_for(toft, &workspace, &args.hold)?;
+            if args.landed {
+                all.record_landed(me, &id)?;
+            }
             app.show(&WsTidied { rows: vec![all.remove(me, &id, fence, args.rescue, args.ignored)?], tried: false })
+        }
+        WsCommand::Gc(GcWs { rescue: Some(id), at: Some(at), .. }) => {
+            let (rescue, workspace) = all.delete_rescue(&all.named(Some(id))?, at)?;
+            app.show(&RescuesListed { rows: vec![(rescue, Some(workspace))], deleted: true, now: all.now()? })
         }
         WsCommand::Gc(args) => {
             let rows = all.tidy(me, args.older_than, args.dry_run, |name| app.output.progress(name))?;
@@ -65,31 +77,29 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             let number = all.rescues(&workspace)?.last().map_or(0, |rescue| rescue.number);
             app.show(&Rescued { workspace, rescued, number })
         }
-        WsCommand::Rescues(one) => {
-            let id = one.id.as_deref().map(|id| all.named(Some(id))).transpose()?;
-            app.show(&RescuesListed { rows: all.all_rescues(id.as_deref())?, deleted: false, now: all.now()? })
-        }
-        WsCommand::DropRescue(args) => {
-            let (rescue, workspace) = all.delete_rescue(&all.named(Some(&args.id))?, &args.at)?;
-            app.show(&RescuesListed { rows: vec![(rescue, Some(workspace))], deleted: true, now: all.now()? })
+        WsCommand::Restore(RestoreWs { id: None, .. }) => {
+            app.show(&RescuesListed { rows: all.all_rescues(None)?, deleted: false, now: all.now()? })
         }
         WsCommand::Restore(args) => {
-            let id = all.named(args.one.id.as_deref())?;
+            let id = all.named(args.id.as_deref())?;
             app.show(&WsGiven(all.restore(me, &id, args.at.as_deref(), args.name.as_deref())?))
         }
-        WsCommand::Pool { count } => {
-            let made = all.pool(me, *count, |step| app.output.progress(step));
-            app.output.progress("");
-            app.show(&WsPooled { made: made?, count: *count })
+        WsCommand::Keep(args) => {
+            app.show(&WsNoted::pinned(all.pin(me, &all.named(args.one.id.as_deref())?, !args.off)?))
         }
-        WsCommand::Adopt { path } => app.show(&WsGiven(all.adopt(me, path)?)),
-        WsCommand::Landed(one) => app.show(&WsNoted::landed(all.record_landed(me, &all.named(one.id.as_deref())?)?)),
-        WsCommand::Pin(one) => app.show(&WsNoted::pinned(all.pin(me, &all.named(one.id.as_deref())?, true)?)),
-        WsCommand::Unpin(one) => app.show(&WsNoted::pinned(all.pin(me, &all.named(one.id.as_deref())?, false)?)),
     }
 }
 
-/// The function for the shell that is named, or that the user has.
+/// Shows one workspace, with its rescues and what a rescue of it would leave out.
+pub(super) fn show(app: &App<'_>, all: &Workspaces<'_>, id: &str) -> Done {
+    let seen = all.show(id)?;
+    let bytes = toft::workspaces::own_size(&seen.listed.workspace);
+    let rescues = all.rescues(&seen.listed.workspace)?;
+    // What cannot be read is said by what was seen in it.
+    let left = seen.survey.as_ref().and_then(|_| all.leaves(&seen.listed.workspace).ok()).unwrap_or_default();
+    app.show(&WsShown { seen, bytes, rescues, left })
+}
+
 /// Prints a shell function for a shell, or for the one that `$SHELL` names.
 pub(super) fn shell(app: &App<'_>, shell: Option<ShellKind>) -> Done {
     let own = std::env::var("SHELL").unwrap_or_default();

@@ -6,12 +6,15 @@ pub(super) fn meant(word: &str) -> Option<&'static str> {
         "release" | "handoff" | "waiting" | "fail" | "failed" | "abort" => {
             "toft finish release|handoff|waiting|failed -m \"…\""
         }
-        "retry" | "skip" => "toft flow retry TASK · toft flow skip TASK",
+        "skip" => "toft close TASK",
+        "redo" => "toft undo --redo",
+        "repo" => "toft init --clone-url URL",
+        "withdraw" => "toft propose --withdraw ID",
         "cancel" | "abandon" | "drop" | "quit" | "exit" => {
             "toft finish release -m \"…\" releases a task · toft flow pause WORKFLOW · toft flow --help"
         }
-        "continue" | "resume" => "toft claim ID · toft flow resume WORKFLOW",
-        "inbox" | "send" | "register" | "message" | "messages" | "pause" => "toft agent inbox|send|register|pause",
+        "continue" => "toft claim ID · toft resume · toft flow resume WORKFLOW",
+        "inbox" | "send" | "register" | "message" | "messages" => "toft agent inbox|send|register",
         "reply" | "respond" => "toft answer ID TEXT",
         "log" | "events" => "toft history",
         "diff" => "toft show ID --diff",
@@ -30,7 +33,7 @@ pub(super) fn meant(word: &str) -> Option<&'static str> {
         "comment" | "note" | "label" | "tag" => "toft edit ID -m TEXT · toft edit ID -l LABEL",
         "dep" | "deps" | "depend" | "link" | "block" => "toft edit ID --needs OTHER",
         "whoami" | "info" | "config" | "settings" => "toft doctor",
-        "reopen" | "open" => "toft edit ID --reopen",
+        "open" => "toft reopen ID",
         "resolve" | "fixed" | "wontfix" => "toft close ID -m REASON",
         "remove" | "del" | "archive" => "toft close ID -m REASON closes an issue · toft ws list shows workspaces",
         "prune" | "clean" | "cleanup" => "toft ws gc -n shows which workspaces can be removed",

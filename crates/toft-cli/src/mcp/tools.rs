@@ -8,7 +8,7 @@ use toft_server::mcp::ToolSpec;
 use crate::{
     args::{
         self, Add, AgentCommand, Claim, Command, CreateWs, EditIssue, Fields, Finish, FlowCommand, Hold, Inbox, List,
-        ListWs, NewFlow, One, OneWs, Ready, RescueWs, ReviewArgs, RmWs, Save, Send, Show, WsCommand,
+        ListWs, NewFlow, One, OneWs, PathWs, Ready, RescueWs, Retry, ReviewArgs, RmWs, Save, Send, Show, WsCommand,
     },
     exit::Failure,
 };
@@ -463,7 +463,6 @@ enum FlowAction {
     List,
     Show,
     New,
-    Start,
     Pause,
     Resume,
     Retry,
@@ -490,11 +489,10 @@ impl Call for FlowCall {
         let command = match action {
             FlowAction::List => flows(),
             FlowAction::Show => flow(id()?),
-            FlowAction::New => FlowCommand::New(NewFlow { title: id()?, tasks, ..NewFlow::default() }),
-            FlowAction::Start => FlowCommand::Start(one(id()?)),
+            FlowAction::New => FlowCommand::New(NewFlow { title: Some(id()?), tasks, ..NewFlow::default() }),
             FlowAction::Pause => FlowCommand::Pause(one(id()?)),
             FlowAction::Resume => FlowCommand::Resume(one(id()?)),
-            FlowAction::Retry => FlowCommand::Retry { task: id()?, message: String::new() },
+            FlowAction::Retry => return Ok(Command::Retry(Retry { ids: vec![id()?], ..Retry::default() })),
         };
         Ok(Command::Flow(args::Flow { command }))
     }
@@ -533,12 +531,14 @@ impl Call for WorkspaceCall {
     fn command(self) -> Result<Command, Failure> {
         let Self { action, id } = self;
         let command = match action {
-            WorkspaceAction::List => WsCommand::List(ListWs { all: false, limit: args::ROWS }),
+            WorkspaceAction::List => WsCommand::List(ListWs { id: None, all: false, limit: args::ROWS }),
             WorkspaceAction::Create => {
                 WsCommand::Create(CreateWs { id: Some(needed(id, "create", "id")?), ..CreateWs::default() })
             }
-            WorkspaceAction::Show => WsCommand::Show(OneWs { id }),
-            WorkspaceAction::Path => WsCommand::Path(OneWs { id }),
+            WorkspaceAction::Show => {
+                WsCommand::List(ListWs { id: Some(needed(id, "show", "id")?), all: false, limit: args::ROWS })
+            }
+            WorkspaceAction::Path => WsCommand::Path(PathWs { one: OneWs { id }, env: false }),
             WorkspaceAction::Rescue => WsCommand::Rescue(RescueWs { one: OneWs { id }, ignored: false }),
             WorkspaceAction::Rm => WsCommand::Rm(RmWs { one: OneWs { id }, ..RmWs::default() }),
         };

@@ -318,7 +318,7 @@ fn write_landing_details(page: &mut Page, entry: &ListedLanding) {
         page.line(format!("  pull request {}", clean(&request.url)));
     }
     if let Some(id) = &landing.reverted_by {
-        page.line(format!("  taken back by {id}; its issue is as it was: toft edit ID --status open to do it again"));
+        page.line(format!("  taken back by {id}; its issue is as it was: toft reopen ID to do it again"));
     }
     if let Some(approval) = &landing.approval {
         page.line(format!("  approved by {}", clean(&approval.by)));

@@ -13,7 +13,6 @@ mod names;
 mod page;
 mod pager;
 mod place;
-mod queries;
 mod run;
 mod setup;
 mod share;
@@ -54,12 +53,14 @@ pub(crate) use self::{
     names::{Everything, Names},
     page::{Page, clean},
     place::{Examined, Forgotten, Initialised, Place, Trusted},
-    queries::{QueryForgotten, SavedQueries},
     run::{Context, Primed, RunProgress, Stopped, TryShown},
     setup::{GuardSet, SetupShown},
     share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
     state::StateValue,
-    tasks::{Answered, Claims, FinishReported, Finished, Ready, Saved, Shown, TaskAssigned, TaskDecided, TaskList},
+    tasks::{
+        Answered, Claims, FinishReported, Finished, Ready, Saved, Shown, TaskAssigned, TaskList, TasksDecided,
+        TasksToRetry,
+    },
     transcript::{AttemptLog, ConversationPrinter},
     upkeep::{BackedUp, CallSchemas, FilesWritten, Migrated, RestoredFrom},
     workspaces::{

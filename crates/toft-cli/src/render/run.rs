@@ -387,11 +387,8 @@ impl View for Stopped {
         let stop::Outcome { task, name, issue, agent, expires, .. } = &self.told;
         let id = shown_id(task.as_str(), issue.as_deref());
         let (name, agent) = (short(name, 60), clean(agent));
-        let next = if self.parked {
-            "the task is parked: toft flow retry reopens it"
-        } else {
-            "the task can be claimed again"
-        };
+        let next =
+            if self.parked { "the task is parked: toft retry reopens it" } else { "the task can be claimed again" };
         page.line(match self.result() {
             StopResult::Revoked => format!("Revoked the lease of {agent} on {id} {name}; {next}."),
             StopResult::AlreadyFinished => format!("{agent} finished {id} {name} before it was stopped."),

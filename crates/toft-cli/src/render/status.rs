@@ -57,19 +57,6 @@ impl View for StatusView {
             let names: Vec<String> = self.paused.iter().map(|name| clean(name)).collect();
             page.line(format!("Paused: {}; toft resume NAME ends that", names.join(", ")));
         }
-        let seen = self.repositories.iter().filter_map(|repository| repository.workspaces.as_of).min();
-        let age = seen.map(|at| self.now.since(at)).filter(|age| age.as_secs() > 0);
-        if let Some(age) = age {
-            let old = toft::time::span(age);
-            page.line(
-                page.ink(Ink::Faint, &format!("Workspace state is up to {old} old; `toft ws list` refreshes it.")),
-            );
-        }
-        let unseen: usize = self.repositories.iter().map(|repository| repository.workspaces.unseen).sum();
-        if unseen > 0 {
-            let what = if unseen == 1 { "1 workspace has".to_owned() } else { format!("{unseen} workspaces have") };
-            page.line(page.ink(Ink::Faint, &format!("{what} not been examined yet; run `toft ws list`.")));
-        }
         if page.text().is_empty() {
             page.line("No work in progress. `toft ready` lists what can start, `toft add \"title\"` adds an issue.");
         }
@@ -93,12 +80,7 @@ fn repository_json(repository: &RepositoryStatus) -> Value {
     if let Some(name) = &repository.name {
         row["repository"] = name.as_str().into();
     }
-    row["collisions"] = data(&repository.workspaces.collisions);
-    row["broken"] = data(&repository.workspaces.broken);
-    if let Some(at) = repository.workspaces.as_of {
-        row["workspaces_as_of"] = data(&at);
-    }
-    row["workspaces_unexamined"] = repository.workspaces.unseen.into();
+    row["broken"] = data(&repository.broken);
     row["proposals"] = rows(&repository.proposals);
     row["proposed"] = rows(&repository.proposed);
     row["unlanded"] = data(&repository.unlanded);
@@ -130,11 +112,10 @@ fn repository_text(page: &mut Page, repository: &RepositoryStatus) {
         let how = if origin.landed { "is in their ledger, awaiting a decision" } else { "awaits its merge" };
         page.line(format!("Proposed {id}  {}  {how}", short(&issue.title, 60)));
     }
-    if !repository.workspaces.broken.is_empty() {
+    if !repository.broken.is_empty() {
         page.line(page.ink(Ink::Head, "Broken workspaces"));
-        repository.workspaces.broken.iter().for_each(|seen| super::workspaces::broken(page, seen));
+        repository.broken.iter().for_each(|seen| super::workspaces::broken(page, seen));
     }
-    super::workspaces::collisions(page, &repository.workspaces.collisions);
 }
 
 fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssue]) {
@@ -162,11 +143,11 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
             NeedsYou::Failed { task, issue, name, text, behind } => {
                 let (name, text, waits) = (short(name, 50), short(text, 70), waits(*behind));
                 let id = shown_id(task.as_str(), issue.as_deref());
-                format!("  {id}  failed: {name} ({text}){waits}\n    toft show {id} --log · toft flow retry {id}")
+                format!("  {id}  failed: {name} ({text}){waits}\n    toft show {id} --log · toft retry {id}")
             }
             NeedsYou::Budget { workflow, title, budget, spent } => {
                 format!(
-                    "  {workflow}  {} spent {spent} of {budget}: toft flow limit {workflow} --budget N",
+                    "  {workflow}  {} spent {spent} of {budget}: toft flow edit {workflow} --budget N",
                     short(title, 50)
                 )
             }

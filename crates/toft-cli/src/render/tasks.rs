@@ -304,7 +304,7 @@ impl View for Finished {
             None => {}
         }
         if task.state.status == TaskStatus::Failed {
-            page.line(format!("  all attempts are used up: toft flow retry {name} · toft flow skip {name}"));
+            page.line(format!("  all attempts are used up: toft retry {name} · toft close {name}"));
         } else if task.state.open_blockers > 0 {
             page.line(format!("  waits for other tasks: toft show {name} --why"));
         }
@@ -355,11 +355,11 @@ impl View for Answered {
     }
 }
 
-pub(crate) struct TaskDecided(pub(crate) Task);
+pub(crate) struct TasksDecided(pub(crate) Vec<Task>);
 
-impl View for TaskDecided {
+impl View for TasksDecided {
     fn kind(&self) -> &'static str {
-        "task"
+        "tasks"
     }
 
     fn json(&self) -> Value {
@@ -367,11 +367,34 @@ impl View for TaskDecided {
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![self.0.id.to_string()]
+        self.0.iter().map(|task| task.id.to_string()).collect()
     }
 
     fn text(&self, page: &mut Page) {
-        page.line(format!("{} \"{}\" is {}", self.0.id, short(&self.0.spec.name, 70), self.0.state.status.as_str()));
+        for task in &self.0 {
+            page.line(format!("{} \"{}\" is {}", task.id, short(&task.spec.name, 70), task.state.status.as_str()));
+        }
+    }
+}
+
+/// What `toft retry --all` would retry.
+pub(crate) struct TasksToRetry(pub(crate) Vec<String>);
+
+impl View for TasksToRetry {
+    fn kind(&self) -> &'static str {
+        "tasks"
+    }
+
+    fn json(&self) -> Value {
+        self.0.iter().map(|id| json!({ "id": id })).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.clone()
+    }
+
+    fn text(&self, page: &mut Page) {
+        self.0.iter().for_each(|id| page.line(format!("Would retry {id}")));
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toft::{
     time::Timestamp,
     workspace::{Fate, Left, Workspace, WorkspaceState, size},
-    workspaces::{Collision, CollisionKind, Given, Party, Rescue, Rescued as RescueMade, SeenWorkspace, Tidied},
+    workspaces::{Given, Rescue, Rescued as RescueMade, SeenWorkspace, Tidied},
 };
 
 use crate::args::ShellKind;
@@ -23,41 +23,6 @@ pub(super) fn place(page: &mut Page, workspace: &Workspace) {
     let from = workspace.onto.as_deref().map(|name| format!("{} ", clean(name))).unwrap_or_default();
     let commit = workspace.base.get(..7).unwrap_or(&workspace.base);
     page.line(format!("Workspace {}{branch} (from {from}{commit})", clean(&workspace.path)));
-}
-
-/// So many collisions are told as text.
-const TOLD: usize = 20;
-
-/// Those that run into each other, the certain ones first.
-pub(super) fn collisions(page: &mut Page, all: &[Collision]) {
-    all.iter().take(TOLD).for_each(|found| collision(page, found));
-    if all.len() > TOLD {
-        page.line(format!("and {} more collisions; `toft status --json` lists all", all.len() - TOLD));
-    }
-}
-
-fn collision(page: &mut Page, Collision { kind, between, paths, .. }: &Collision) {
-    let some: Vec<_> = paths.iter().take(3).map(|path| short(path, 40)).collect();
-    let more = if paths.len() > some.len() { format!(" and {} more", paths.len() - some.len()) } else { String::new() };
-    let named = |party: &Party| {
-        let issue = party.issue.as_ref().filter(|issue| **issue != party.workspace);
-        let words: Vec<_> = issue
-            .map(|issue| clean(issue))
-            .into_iter()
-            .chain(party.title.as_ref().map(|title| short(title, 40)))
-            .collect();
-        match words.is_empty() {
-            true => clean(&party.workspace),
-            false => format!("{} ({})", clean(&party.workspace), words.join(", ")),
-        }
-    };
-    let names: Vec<_> = between.iter().map(named).collect();
-    let (warning, how) = match kind {
-        CollisionKind::Conflict => (page.ink(Ink::Bad, "collision"), ", and git cannot merge them"),
-        CollisionKind::Uncommitted => (page.ink(Ink::Busy, "possible collision"), ", not all of it committed yet"),
-        CollisionKind::Planned => (page.ink(Ink::Busy, "possible collision"), ", according to their tasks"),
-    };
-    page.line(format!("{warning}: {} change {}{more}{how}", names.join(" and "), some.join(", ")));
 }
 
 /// What is wrong with a workspace, and the command that helps.
@@ -147,14 +112,12 @@ pub(crate) struct WsNoted {
 
 impl WsNoted {
     pub(crate) fn pinned(workspace: Workspace) -> Self {
-        let what =
-            if workspace.pinned { "is kept until it is unpinned" } else { "may be removed when its work has landed" };
+        let what = if workspace.pinned {
+            "is kept; toft ws keep --off ends that"
+        } else {
+            "may be removed when its work has landed"
+        };
         Self { what: what.to_owned(), workspace }
-    }
-
-    pub(crate) fn landed(workspace: Workspace) -> Self {
-        let commit: String = workspace.landed.iter().flat_map(|commit| commit.chars()).take(12).collect();
-        Self { what: format!("has landed, up to {commit}"), workspace }
     }
 }
 
@@ -213,7 +176,6 @@ impl View for ShellFunction {
 pub(crate) struct WsList {
     pub(crate) seen: Vec<SeenWorkspace>,
     pub(crate) more: bool,
-    pub(crate) collisions: Vec<Collision>,
     pub(crate) unknown: Vec<PathBuf>,
     pub(crate) now: Timestamp,
 }
@@ -292,7 +254,6 @@ impl View for WsList {
         if self.seen.is_empty() {
             page.line("No workspaces. `toft claim --ws` claims a task and creates one.");
         }
-        collisions(page, &self.collisions);
         for path in &self.unknown {
             page.line(format!("unknown, left alone: {}", clean(&path.display().to_string())));
         }
@@ -333,8 +294,8 @@ impl View for WsShown {
         place(page, workspace);
         let mut row = |name: &str, value: String| page.line(format!("  {name:9} {value}"));
         row("inside", summary);
-        // This is what `toft ws show` says already.
-        let here = format!("toft ws show {}", self.seen.listed.workspace.name);
+        // This is what `toft ws list` says already.
+        let here = format!("toft ws list {}", self.seen.listed.workspace.name);
         if let Some(help) = self.seen.help.as_ref().filter(|help| **help != here) {
             row("help", clean(help));
         }

@@ -54,8 +54,6 @@ pub struct Edit {
 pub enum Step {
     /// Open it again.
     Reopen,
-    /// Defer it until it is opened again.
-    Defer,
     /// Close it.
     Close { reason: String },
 }
@@ -168,14 +166,6 @@ pub fn change<N: Nodes<Error = StoreError>>(
     match &edit.status {
         Some(Step::Close { reason }) => puts.extend(close(issue, reason, None, by)?),
         Some(Step::Reopen) => puts.extend(reopen(issue)),
-        Some(Step::Defer) if issue.status == DEFERRED => {}
-        Some(Step::Defer) if issue.status == OPEN => {
-            puts.push(Put::Field("status".into(), Some(DEFERRED.into())));
-        }
-        Some(Step::Defer) => {
-            let (id, state) = (issue.id.clone(), issue.status.clone());
-            return Err(Refusal::WrongState { id, state, wanted: "only an open issue is put off".into() }.into());
-        }
         None => {}
     }
     let own = |put: &Put| match put {

@@ -240,11 +240,9 @@ pub struct Move {
 #[schemars(rename = "FlowStep")]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// Make its tasks available.
-    Start,
     /// Offer no new tasks; held tasks continue.
     Pause,
-    /// Make its tasks available again.
+    /// Make its tasks available: those of a new one that was held back, or again.
     Resume,
     /// Abandon it: leases are revoked, open tasks cancelled.
     Abandon,
@@ -253,7 +251,6 @@ pub enum Step {
 impl Step {
     fn target(self) -> (WorkflowStatus, &'static str) {
         match self {
-            Self::Start => (WorkflowStatus::Running, "flow.started"),
             Self::Pause => (WorkflowStatus::Paused, "flow.paused"),
             Self::Resume => (WorkflowStatus::Running, "flow.resumed"),
             Self::Abandon => (WorkflowStatus::Abandoned, "flow.abandoned"),
@@ -279,26 +276,20 @@ impl Move {
     /// Changes the status without a check of rights.
     pub(super) fn apply(self, work: &mut VerbContext<'_>) -> VerbResult<Workflow> {
         let mut workflow = find::workflow(work, &self.id)?;
-        let (target, verb) = self.to.target();
+        let (target, mut verb) = self.to.target();
         if workflow.status == target {
             return Ok(workflow);
         }
-        let starts = workflow.status == WorkflowStatus::Ready;
-        let fits = match self.to {
-            Step::Start => starts,
-            Step::Resume => !starts,
-            Step::Pause | Step::Abandon => true,
-        };
-        if !fits || !workflow.status.may_become(target) {
+        if workflow.status == WorkflowStatus::Ready && self.to == Step::Resume {
+            verb = "flow.started";
+        }
+        if !workflow.status.may_become(target) {
             return Err(Refusal::WrongState {
                 id: workflow.id.to_string(),
                 state: workflow.status.as_str().into(),
                 wanted: match self.to {
-                    Step::Start => {
-                        "only one with tasks that was held back can be started (flow add, flow resume)".into()
-                    }
                     Step::Pause => "only a running workflow can be paused".into(),
-                    Step::Resume => "only a paused or failed workflow can be resumed".into(),
+                    Step::Resume => "only a held, paused or failed workflow can be resumed, and only with tasks (toft flow edit --add)".into(),
                     Step::Abandon => "it is over".into(),
                 },
             }

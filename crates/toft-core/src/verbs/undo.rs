@@ -80,8 +80,6 @@ pub enum UndoAction {
         /// Each task with the number of its fence.
         holds: Vec<(String, u64)>,
     },
-    /// Claim tasks again.
-    Claim { tasks: Vec<String> },
     /// Abandon a workflow that was not worked on.
     Abandon { workflow: String },
     /// Restore an abandoned workflow.
@@ -179,8 +177,8 @@ impl Verb for Take {
                 let status = made.and_then(|event| WorkflowStatus::from_word(event.detail["status"].as_str()?));
                 flow::restore(work, workflow, status.unwrap_or(WorkflowStatus::Running))?;
             }
-            UndoAction::Issues { .. } | UndoAction::Claim { .. } | UndoAction::Not { .. } => {
-                let why = "its ledger, or a claim, takes it back".to_owned();
+            UndoAction::Issues { .. } | UndoAction::Not { .. } => {
+                let why = "its ledger takes it back".to_owned();
                 let (what, entity) = (undo.what.clone(), undo.entities.join(", "));
                 return Err(Refusal::CannotUndo { what, entity, why }.into());
             }
@@ -267,7 +265,7 @@ fn judge(work: &mut VerbContext<'_>, events: &[Event], redo: bool) -> VerbResult
                 None => not("the history does not contain the earlier value"),
             }
         }
-        "claim" if redo => UndoAction::Claim { tasks: claims.iter().map(|event| event.entity.clone()).collect() },
+        "claim" if redo => not("another agent may hold it; claim it again with toft claim"),
         "claim" => release(work, &claims)?,
         "flow.new" if redo => match awaited(work, first)? {
             None => UndoAction::Revive { workflow: workflow() },
@@ -284,7 +282,7 @@ fn judge(work: &mut VerbContext<'_>, events: &[Event], redo: bool) -> VerbResult
         "flow.abandoned" => not("its leases were revoked; create a new one with toft flow new"),
         "save" | "state" => not("others may have read it; save a new checkpoint"),
         "task.done" => {
-            not("tasks that waited for it may have started; add an issue for the rest (toft add), or toft flow retry")
+            not("tasks that waited for it may have started; add an issue for the rest (toft add), or toft retry")
         }
         "task.failed" | "task.released" | "task.handoff" => {
             not("another agent may hold it; claim it again with toft claim")

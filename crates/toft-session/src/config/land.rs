@@ -4,7 +4,7 @@ use toft_core::time::parse_duration;
 
 use super::{From, Settings, branch_name};
 use crate::{
-    config_file::{ConfigFile, LandSection},
+    config_file::{CheckCommands, ConfigFile, LandSection},
     land::{ConfiguredCommands, LandHow, review_rules},
 };
 
@@ -26,8 +26,8 @@ impl Settings {
             section.close = section.close.filter(|_| decided.close.is_none());
         }
         let rules = &mut self.land;
-        if let Some(commands) = section.check.as_ref().filter(counts) {
-            rules.check = ConfiguredCommands { commands: commands.clone(), own };
+        if let Some(commands) = section.check.as_ref().map(CheckCommands::list).filter(|list| counts(&list)) {
+            rules.check = ConfiguredCommands { commands, own };
         }
         if let Some(into) = &section.into {
             rules.into = Some(branch_name(into).map_err(|problem| format!("land.into: {problem}"))?);
@@ -60,7 +60,6 @@ impl Settings {
         rules.sandbox = section.sandbox.unwrap_or(rules.sandbox);
         rules.how = section.how.unwrap_or(rules.how);
         rules.batch = section.batch.unwrap_or(rules.batch).max(1);
-        rules.slots = section.slots.unwrap_or(rules.slots).max(1);
         rules.update = section.update.unwrap_or(rules.update);
         rules.close = section.close.unwrap_or(rules.close);
         if let Some(union) = &section.union {

@@ -91,13 +91,12 @@ fn minutes(count: u64) -> Duration {
 
 #[test]
 fn later_layers_win_and_leave_alone_what_they_do_not_name() {
-    let texts = ["lease.ttl = '1m'\nlease.cap = '11m'", "lease.ttl = '2m'", "lease.ttl = '3m'"];
+    let texts = ["lease.ttl = '1m'", "lease.ttl = '2m'", "lease.ttl = '3m'"];
     for (count, wanted) in [(0, 30), (1, 1), (2, 2), (3, 3)] {
         let text = |n: usize| if n < count { texts[n] } else { "" };
         let layers = ConfigLayers::new(text(0), text(1), text(2));
         let settings = layers.load(&[]).unwrap();
         assert_eq!(settings.policy.ttl, minutes(wanted), "with {count} files");
-        assert_eq!(settings.policy.cap, minutes(if count > 0 { 11 } else { 240 }));
         assert_eq!(settings.files, layers.paths()[..count], "in the order they were read");
         let settings = layers.load(&[("TOFT_LEASE_TTL", "9m"), ("TOFT_AGENT", "eve")]).unwrap();
         assert_eq!((settings.policy.ttl, settings.agent.as_deref()), (minutes(9), Some("eve")));
@@ -136,8 +135,8 @@ fn every_optional_key_of_an_earlier_layer_survives_later_ones() {
 fn a_bad_value_is_named_with_its_file_and_key() {
     let bad = [
         ("lease.ttl = 'soon'", "lease.ttl: `soon` is not a duration"),
-        ("[retry]\nbackoff = '5 parsecs'", "retry.backoff: ` parsecs` is not a unit of time"),
-        ("retention.events = '99999999d'", "retention.events: `99999999d` is longer than ten years"),
+        ("[lease]\nttl = '5 parsecs'", "lease.ttl: ` parsecs` is not a unit of time"),
+        ("keep = '99999999d'", "keep: `99999999d` is longer than ten years"),
         ("run.idle = ''", "run.idle: `` is not a duration"),
         ("run.total = '-1s'", "run.total: `-1s` is not a duration"),
         ("sync.auto = 'often'", "sync.auto: `often` is not a duration"),

@@ -26,7 +26,7 @@ impl WorkspaceBackend {
     pub fn trouble(&self, workspace: &Workspace) -> Option<WorkspaceTrouble> {
         let path = Path::new(&workspace.path);
         let trouble = |what: String, help: String| Some(WorkspaceTrouble { what, help });
-        let show = || format!("toft ws show {}", workspace.name);
+        let show = || format!("toft ws list {}", workspace.name);
         match fs::symlink_metadata(path) {
             Ok(meta) if meta.is_dir() => {}
             Ok(meta) => {
@@ -126,7 +126,7 @@ impl WorkspaceBackend {
         let parent = path.parent().unwrap_or(path);
         if let Some(moved) = self.moved_to(workspace) {
             let what = format!("its directory was moved to {}", moved.display());
-            return Some(WorkspaceTrouble { what, help: format!("toft ws adopt {}", quoted(&moved)) });
+            return Some(WorkspaceTrouble { what, help: format!("toft ws create --adopt {}", quoted(&moved)) });
         }
         if !parent.exists() {
             let what = format!("{} is not there; its disk may not be mounted", parent.display());

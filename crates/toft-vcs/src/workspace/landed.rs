@@ -7,7 +7,7 @@ use std::path::Path;
 
 use toft_core::workspace::{Landed, Workspace, WorkspaceKind};
 
-use super::{WorkspaceBackend, WorkspaceError, collide, look::Refs, look::SurveyContext, survey::Status};
+use super::{WorkspaceBackend, WorkspaceError, look::Refs, look::SurveyContext, survey::Status, trial_merge};
 use crate::{command::Run, git_run::Git};
 
 /// Maximum number of commits of a target that are tried.
@@ -204,9 +204,9 @@ impl Asks<'_, '_> {
         let pairs: Vec<(&str, &str)> = tried.iter().map(|(commit, _)| (*commit, self.head)).collect();
         let objects = self.git.run(["rev-parse", "--path-format=absolute", "--git-path", "objects"])?.text()?;
         let shared = self.backend.common_dir.join("objects");
-        let merged = collide::merge(self.git, &[Path::new(&objects), &shared], &pairs)?;
+        let merged = trial_merge::merge(self.git, &[Path::new(&objects), &shared], &pairs)?;
         let nothing =
-            |(merged, (_, tree)): (&collide::MergeResult, &(&str, &str))| merged.clean && merged.tree == *tree;
+            |(merged, (_, tree)): (&trial_merge::MergeResult, &(&str, &str))| merged.clean && merged.tree == *tree;
         if !merged.iter().zip(&tried).any(nothing) {
             return Ok("no");
         }

@@ -26,10 +26,8 @@ use super::{
     WorkspaceBackend, WorkspaceError, git, landed, remove,
     survey::{self, Status},
 };
-use crate::{git_run::Git, git_view::plain_file, lock::io as failed, plain, private};
+use crate::{git_run::Git, lock::io as failed, plain, private};
 
-/// Maximum number of uncommitted paths kept in a look.
-const MAX_UNCOMMITTED_PATHS: usize = 2_000;
 /// A lock on the copy of an index that is older than this was left by a git that was killed. A copy that is older than
 /// this is used by no other process.
 const STALE_AGE: Duration = Duration::from_secs(60);
@@ -42,8 +40,6 @@ pub struct Look {
     pub at: Timestamp,
     /// What is in the workspace.
     pub survey: Survey,
-    /// Files that are changed, new or deleted, and not committed.
-    pub uncommitted: Vec<String>,
     /// How much it takes on disk by itself, and when that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<(u64, Timestamp)>,
@@ -240,25 +236,6 @@ impl WorkspaceBackend {
         Ok(refs)
     }
 
-    /// The commit that a workspace stands on, from files and what is known of refs.
-    pub fn head_by(&self, workspace: &Workspace, refs: &Refs) -> Option<String> {
-        if workspace.kind == WorkspaceKind::Clone || !self.system().has_git_files() {
-            return self.system().head_in_files(self, workspace);
-        }
-        let text = plain_file(&self.own_dir(workspace).ok()?.git_dir.join("HEAD")).ok()??;
-        let text = String::from_utf8_lossy(&text);
-        match text.trim().strip_prefix("ref: ") {
-            Some(name) => refs.commit(name).cloned(),
-            None => Some(text.trim().to_owned())
-                .filter(|id| matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit())),
-        }
-    }
-
-    /// The commits that a workspace's work may land in.
-    pub fn targets(&self, workspace: &Workspace, refs: &Refs) -> Vec<String> {
-        landed::targets(refs, workspace, None)
-    }
-
     /// Git in a workspace, on a refreshed copy of its index where there is room for one.
     pub(super) fn inside(&self, workspace: &Workspace, dir: &Path) -> Result<Git, WorkspaceError> {
         let git = self.git_in(workspace, dir)?;
@@ -306,12 +283,6 @@ impl WorkspaceBackend {
         self.state.join("looks").join(workspace.id.as_str())
     }
 
-    /// What the last look at a workspace found; nothing before the first.
-    pub fn remembered(&self, workspace: &Workspace) -> Option<Look> {
-        let memory = self.recall(workspace)?;
-        (memory.look.at != Timestamp::default()).then_some(memory.look)
-    }
-
     fn recall(&self, workspace: &Workspace) -> Option<LookCache> {
         serde_json::from_slice(&fs::read(self.memory_of(workspace).join("memory.json")).ok()?).ok()
     }
@@ -331,7 +302,7 @@ impl WorkspaceBackend {
         let place = self.memory_of(workspace);
         if !self.system().has_git_files() {
             let survey = self.survey_at(workspace, dir)?;
-            let look = Look { at: now, survey, uncommitted: Vec::new(), bytes: Some(size(memory.look.bytes)) };
+            let look = Look { at: now, survey, bytes: Some(size(memory.look.bytes)) };
             keep(&place.join("memory.json"), &LookCache { look: look.clone(), ..LookCache::default() });
             return Ok(look);
         }
@@ -341,17 +312,8 @@ impl WorkspaceBackend {
             Err(_) => (None, false),
         };
         let mut aid = SurveyContext { refs, facts: memory.facts, index, plain: memory.plain.filter(|_| same) };
-        let (survey, status) = survey::survey_with(self, workspace, dir, &mut aid)?;
-        let files = [&status.staged, &status.changed, &status.deleted, &status.untracked];
-        let mut uncommitted: Vec<String> = files
-            .iter()
-            .flat_map(|files| files.iter())
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-            .collect();
-        uncommitted.sort();
-        uncommitted.dedup();
-        uncommitted.truncate(MAX_UNCOMMITTED_PATHS);
-        let look = Look { at: now, survey, uncommitted, bytes: Some(size(memory.look.bytes)) };
+        let (survey, _) = survey::survey_with(self, workspace, dir, &mut aid)?;
+        let look = Look { at: now, survey, bytes: Some(size(memory.look.bytes)) };
         let facts = CommitFacts { known: aid.facts.used, used: BTreeMap::new() };
         let memory = LookCache { look: look.clone(), facts, plain: aid.plain };
         keep(&place.join("memory.json"), &memory);
@@ -367,17 +329,6 @@ impl WorkspaceBackend {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
-    }
-
-    /// A small file of what is remembered about the whole repository.
-    pub(super) fn recalled<T: for<'d> Deserialize<'d> + Default>(&self, name: &str) -> T {
-        let read = fs::read(self.state.join("looks").join(name)).ok();
-        read.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
-    }
-
-    /// Remembers something about the whole repository.
-    pub(super) fn remember(&self, name: &str, what: &impl Serialize) {
-        keep(&self.state.join("looks").join(name), what);
     }
 }
 

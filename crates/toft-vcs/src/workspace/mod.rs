@@ -6,7 +6,6 @@
 mod access;
 mod base;
 mod broken;
-mod collide;
 mod git;
 mod hg;
 mod holders;
@@ -26,6 +25,7 @@ mod snapshot;
 mod survey;
 mod system;
 mod times;
+mod trial_merge;
 mod walk;
 
 use std::{
@@ -44,7 +44,6 @@ use toft_core::{
 use self::system::WorkspaceSystem;
 pub use self::{
     broken::{WorkspaceTrouble, quoted},
-    collide::{Conflict, InProgress},
     holders::{holders, process_in},
     look::{Look, Refs},
     probe::{Probed, Sharing},

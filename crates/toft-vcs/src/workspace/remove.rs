@@ -154,9 +154,9 @@ fn without_directory(
         return Ok(Removed::default());
     }
     let Some(own) = backend.entry_of(workspace) else {
-        let note = backend
-            .moved_to(workspace)
-            .map(|path| format!("it was moved to {}, which is left alone: toft ws adopt takes it in", path.display()));
+        let note = backend.moved_to(workspace).map(|path| {
+            format!("it was moved to {}, which is left alone: toft ws create --adopt takes it in", path.display())
+        });
         return Ok(Removed { note, ..Removed::default() });
     };
     if backend.mark(workspace, GIVEN_UP).exists() {
@@ -166,7 +166,8 @@ fn without_directory(
     let survey = survey::missing(backend, workspace, &own)?;
     let said = "its directory was moved or deleted by hand; git has its index and log".to_owned();
     if !may.rescue {
-        let why = format!("{said}; toft ws adopt takes in one that was moved, --rescue puts away what git has");
+        let why =
+            format!("{said}; toft ws create --adopt takes in one that was moved, --rescue puts away what git has");
         return Err(WorkspaceError::Stays { why });
     }
     if !survey.stuck.is_empty() {

@@ -40,10 +40,7 @@ use toft_vcs::{
     workspace::{Stand, WorkspaceBackend, WorkspaceError},
 };
 
-pub use self::{
-    look::{Collision, CollisionKind, Overview, Party, SeenWorkspace},
-    tidy::own_size,
-};
+pub use self::{look::SeenWorkspace, tidy::own_size};
 use crate::Work;
 pub use toft_vcs::workspace::{Rescue, Rescued};
 

@@ -26,7 +26,7 @@ impl Workspaces<'_> {
     pub fn rescue(&self, text: &str, ignored: bool) -> Result<(Workspace, Rescued), Error> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
         if workspace.state == WorkspaceState::Removed {
-            let wanted = "nothing is left to save; toft ws show lists its rescues".to_owned();
+            let wanted = "nothing is left to save; toft ws list lists its rescues".to_owned();
             return Err(Refusal::WrongState { id: workspace.name, state: "removed".to_owned(), wanted }.into());
         }
         let _turn = self.backend.turn(&workspace)?;

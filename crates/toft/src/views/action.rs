@@ -189,12 +189,12 @@ impl RowAction {
     }
 
     pub(crate) fn retry(id: &str) -> Self {
-        Self::new('r', "retry", &["flow", "retry", id]).by(replan::Decide::NAME)
+        Self::new('r', "retry", &["retry", id]).by(replan::Decide::NAME)
     }
 
     /// A closed issue is to be done after all.
     pub(crate) fn reopen(id: &str) -> Self {
-        Self::new('r', "reopen", &["edit", id, "--reopen"])
+        Self::new('r', "reopen", &["reopen", id])
     }
 
     /// Approves finished work, as it was seen.
@@ -237,7 +237,7 @@ impl RowAction {
     }
 
     pub(crate) fn raise(workflow: &str) -> Self {
-        Self::new('a', "raise", &["flow", "limit", workflow, "--budget="]).asking("New budget").by(flow::Limit::NAME)
+        Self::new('a', "raise", &["flow", "edit", workflow, "--budget="]).asking("New budget").by(flow::Limit::NAME)
     }
 
     /// A paused workflow gives no task to a claim.
@@ -253,11 +253,11 @@ impl RowAction {
     }
 
     pub(crate) fn pause(agent: &str) -> Self {
-        Self::new('p', "pause", &["agent", "pause", agent]).by(agent::Tell::NAME)
+        Self::new('p', "pause", &["pause", agent]).by(agent::TellRunner::NAME)
     }
 
     pub(crate) fn resume(agent: &str) -> Self {
-        Self::new('p', "resume", &["agent", "resume", agent]).by(agent::Tell::NAME)
+        Self::new('p', "resume", &["resume", agent]).by(agent::TellRunner::NAME)
     }
 
     /// Pauses all agents of a machine.
@@ -271,7 +271,7 @@ impl RowAction {
     }
 
     pub(crate) fn end_rest(agent: &str) -> Self {
-        Self::new('a', "resume", &["resume", agent]).by(agent::Tell::NAME)
+        Self::new('a', "resume", &["resume", agent]).by(agent::TellRunner::NAME)
     }
 
     /// Adds an issue.

@@ -12,7 +12,6 @@ mod layout;
 mod log;
 mod machines;
 mod needs_you;
-mod past;
 mod queue;
 mod screen;
 mod status;

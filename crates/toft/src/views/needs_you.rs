@@ -12,7 +12,6 @@ use toft_core::{
 use toft_land::PendingUpdate;
 use toft_plan::{FoundIssue, IssueFilter};
 use toft_session::Error;
-use toft_work::workspaces::Collision;
 
 use super::{
     RepositorySource, RepositoryStatus, RowAction, StatusView, board::unblocks, landing_name, queue::forecast,
@@ -22,8 +21,6 @@ use super::{
 const MOST: usize = 200;
 /// Finished work of which is told what its agent said.
 const EXPLAINED: usize = 50;
-/// How many files of a collision are named.
-const FILES: usize = 3;
 
 /// What needs a person.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -76,8 +73,6 @@ pub enum NeedKind {
     Budget,
     /// The provider refuses an agent for now.
     Resting,
-    /// Two agents change the same lines.
-    Collision,
     /// Work is assigned to an agent that is away.
     Assigned,
     /// Another clone proposes an issue.
@@ -99,7 +94,6 @@ impl NeedKind {
             Self::Failed => "failed",
             Self::Budget => "budget",
             Self::Resting => "resting",
-            Self::Collision => "collision",
             Self::Assigned => "assigned",
             Self::Proposal => "proposal",
             Self::TakeUp => "take up",
@@ -178,7 +172,6 @@ impl NeedsYouView {
                 ..Need::new(NeedKind::Proposal, issue.id.clone())
             });
         }
-        rows.extend(status.workspaces.collisions.iter().map(collision));
         for target in &status.unlanded.red_targets {
             rows.push(Need {
                 title: target.clone(),
@@ -212,7 +205,7 @@ impl NeedsYouView {
         for (FoundIssue { issue, .. }, orphan) in &status.orphans {
             self.notes.push(format!("{} {}: {}", issue.id, issue.title, orphan.explained()));
         }
-        for broken in &status.workspaces.broken {
+        for broken in &status.broken {
             let trouble = broken.trouble.as_deref().unwrap_or("is broken");
             self.notes.push(format!("workspace {}: {trouble}", broken.listed.workspace.name));
         }
@@ -294,27 +287,4 @@ fn need(entry: &NeedsYou) -> Option<Need> {
         },
         NeedsYou::Other => return None,
     })
-}
-
-fn collision(found: &Collision) -> Need {
-    let parties: Vec<String> = found
-        .between
-        .iter()
-        .map(|party| match (&party.issue, &party.title) {
-            (_, Some(title)) => title.clone(),
-            (Some(issue), None) => issue.clone(),
-            _ => party.workspace.clone(),
-        })
-        .collect();
-    let mut files: Vec<String> = found.paths.iter().take(FILES).cloned().collect();
-    if found.paths.len() > FILES {
-        files.push(format!("{} more", found.paths.len() - FILES));
-    }
-    let id = found.between.iter().find_map(|party| party.issue.clone()).unwrap_or_default();
-    Need {
-        title: parties.join(" and "),
-        text: format!("both change {}", files.join(", ")),
-        actions: if id.is_empty() { Vec::new() } else { vec![RowAction::tell(&id)] },
-        ..Need::new(NeedKind::Collision, id)
-    }
 }

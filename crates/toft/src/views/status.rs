@@ -1,6 +1,6 @@
 //! The overview: what needs a person, what is worked on, what has not landed.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use toft_core::{
     agent::AgentState,
@@ -11,20 +11,18 @@ use toft_land::{Lander, UnlandedWork};
 use toft_plan::{FoundIssue, Orphan};
 use toft_session::{Error, provider::RestingAgent};
 use toft_vcs::Vcs;
-use toft_work::workspaces::Overview;
+use toft_work::workspaces::SeenWorkspace;
 
 use super::RepositorySource;
 use crate::Toft;
-
-/// Workspaces are looked at for so long; of the rest is shown what was seen last.
-const LOOKING: Duration = Duration::from_millis(100);
 
 /// The work in one repository.
 pub struct RepositoryStatus {
     /// Where there are several.
     pub name: Option<String>,
     pub outcome: status::Outcome,
-    pub workspaces: Overview,
+    /// Workspaces that are broken.
+    pub broken: Vec<SeenWorkspace>,
     /// Proposals of others.
     pub proposals: Vec<FoundIssue>,
     /// Own proposals that are not decided yet.
@@ -60,15 +58,14 @@ impl StatusView {
         let RepositorySource { toft, scope, name, ledgers, .. } = source;
         let me = &toft.located().agent;
         let mut outcome = toft.work().act(me, None, status::Request { scope: scope.clone(), limit })?;
-        let (mut workspaces, unlanded) = (Overview::default(), unlanded(toft)?);
+        let (mut broken, unlanded) = (Vec::new(), unlanded(toft)?);
         match toft.workspaces() {
             Ok(all) => {
-                // Work that goes on collides, and work that is not landed.
-                workspaces = all.overview(outcome.working.len() + unlanded.finished > 1, LOOKING)?;
+                broken = all.broken()?;
                 self.now = all.now()?;
             }
             Err(_) if name.is_some() => {
-                workspaces.broken = toft.work().workspaces_without_repository(scope.clone())?;
+                broken = toft.work().workspaces_without_repository(scope.clone())?;
             }
             Err(_) => {}
         }
@@ -81,7 +78,7 @@ impl StatusView {
         let draining = agents.into_iter().filter(|row| row.agent.state == AgentState::Draining);
         self.paused.extend(draining.map(|row| row.agent.name));
         let name = name.clone();
-        self.repositories.push(RepositoryStatus { name, outcome, workspaces, proposals, proposed, orphans, unlanded });
+        self.repositories.push(RepositoryStatus { name, outcome, broken, proposals, proposed, orphans, unlanded });
         Ok(())
     }
 }

@@ -49,9 +49,6 @@ pub struct Listed {
     /// The name of its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Paths that its task expects to touch, while the task is open.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub paths: Vec<String>,
 }
 
 impl Listed {
@@ -113,15 +110,14 @@ impl Verb for Show {
 
 fn listed(work: &mut VerbContext<'_>, workspace: Workspace) -> VerbResult<Listed> {
     let Some(id) = workspace.task.clone() else {
-        return Ok(Listed { workspace, holder: None, open: false, issue: None, title: None, paths: Vec::new() });
+        return Ok(Listed { workspace, holder: None, open: false, issue: None, title: None });
     };
     let lease = work.tx.lease(&id)?.filter(|lease| lease.standing(&work.now, work.processes) == LeaseStatus::Live);
     let holder = lease.map(|lease| work.agent_name(&lease.agent)).transpose()?;
     let task = work.tx.task(&id)?;
     let open = task.as_ref().is_some_and(|task| task.state.status.open());
     let title = task.as_ref().map(|task| task.spec.name.clone());
-    let paths = task.as_ref().filter(|_| open).map(|task| task.spec.paths.clone()).unwrap_or_default();
     let workflow = task.map(|task| work.tx.workflow(&task.workflow)).transpose()?.flatten();
     let issue = workflow.and_then(|workflow| workflow.issue().map(str::to_owned));
-    Ok(Listed { workspace, holder, open, issue, title, paths })
+    Ok(Listed { workspace, holder, open, issue, title })
 }

@@ -287,7 +287,7 @@ fn take_up(work: &mut VerbContext<'_>, mut known: Workspace, task: Option<&TaskI
         may_work(work, &other, None)?;
     }
     if handed_over && known.state != WorkspaceState::Ready {
-        return Err(unfit(&known, "toft ws show shows why").into());
+        return Err(unfit(&known, "toft ws list shows why").into());
     }
     known.task = task.cloned().or(known.task);
     known.used = work.now.wall;
@@ -414,7 +414,7 @@ impl Move {
     /// Checks that no agent works in it, and that toft may remove it.
     fn may_remove(&self, work: &mut VerbContext<'_>, workspace: &Workspace) -> VerbResult<()> {
         if workspace.pinned {
-            return Err(refused(workspace, "pinned", "toft ws unpin unpins it").into());
+            return Err(refused(workspace, "pinned", "toft ws keep --off unpins it").into());
         }
         if workspace.kind == WorkspaceKind::InPlace {
             return Err(refused(workspace, "in place", "toft does not remove your own checkout").into());
