@@ -15,7 +15,7 @@ use toft::{
     vcs::{FindError, RunError, exchange::ExchangeError, workspace::WorkspaceError},
 };
 
-use self::suggestion::{known_subcommands, meant, nearest};
+use self::suggestion::{known_subcommands, meant, meant_by_flag, nearest};
 use crate::codes::{CODES, CONFLICT, DOCTOR, FAILED, NOT_ALLOWED, NOT_FOUND, NOTHING, RETRY, USAGE};
 
 /// Why a command did not do what was asked.
@@ -120,18 +120,22 @@ impl Failure {
                 Some(ContextValue::Strings(words)) => words.first().cloned(),
                 _ => None,
             });
-        let typed = match error.get(ContextKind::InvalidSubcommand) {
-            Some(ContextValue::String(word)) => meant(word),
-            _ => None,
-        };
-        let unknown = match error.get(ContextKind::InvalidSubcommand) {
+        let context = |kind| match error.get(kind) {
             Some(ContextValue::String(word)) => Some(word.as_str()),
             _ => None,
         };
+        let (word, flag) = (context(ContextKind::InvalidSubcommand), context(ContextKind::InvalidArg));
+        let (parent, known) = known_subcommands(&text);
+        let typed = match (word, flag) {
+            (Some(word), _) => meant(&parent, word),
+            (None, Some(flag)) => meant_by_flag(command.unwrap_or_default(), flag),
+            (None, None) => None,
+        };
         // Clap suggests what shares letters; what is near is what was meant.
-        let suggested = match unknown {
-            Some(word) => nearest(word, &known_subcommands(&text)).map(str::to_owned),
-            None => suggested,
+        let suggested = match (word, flag) {
+            (Some(word), _) => nearest(word, &known).map(str::to_owned),
+            (None, Some(flag)) => suggested.filter(|known| nearest(flag, std::slice::from_ref(known)).is_some()),
+            (None, None) => suggested,
         };
         let missing = lines.clone().find(|line| line.starts_with(['<', '-'])).map(str::to_owned);
         let usage = lines.clone().find(|line| line.starts_with("Usage:")).map(str::to_owned);
@@ -142,6 +146,8 @@ impl Failure {
         let help = match (suggested, usage) {
             _ if let Some(meant) = typed => meant.to_owned(),
             (Some(word), _) => format!("did you mean `{word}`?"),
+            (None, _) if word.is_some() && !parent.is_empty() => format!("toft {parent} takes {}", known.join(", ")),
+            (None, _) if flag.is_some() => format!("toft {} --help lists what it takes", command.unwrap_or_default()),
             (None, Some(usage)) => usage,
             (None, None) => {
                 command.map_or_else(|| "toft --help".to_owned(), |command| format!("toft {command} --help"))
@@ -186,6 +192,12 @@ impl From<Error> for Failure {
                 "no_repository",
                 message,
                 "change to a repository, or add --store global, or run toft init --no-vcs for a plain directory",
+            ),
+            Error::NotInitialised { store } if store.starts_with("postgres") => Self::new(
+                NOT_FOUND,
+                "not_initialised",
+                message,
+                "toft token create NAME --role admin makes it; toft serve serves it",
             ),
             Error::NotInitialised { .. } => Self::new(NOT_FOUND, "not_initialised", message, "toft init"),
             Error::UnknownRepository { .. } => {

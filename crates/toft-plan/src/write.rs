@@ -312,8 +312,11 @@ impl Plan<'_> {
             let edit = self.resolved(draft.index, edit, &[])?;
             Ok(edit::change(draft, issue, &edit, &self.by(&word, now))?)
         };
-        if let Some(edit::Step::Close { reason }) = &edit.status {
-            self.let_go_if(id, reason, change)?;
+        match &edit.status {
+            Some(edit::Step::Close { reason }) => self.let_go_if(id, reason, change)?,
+            // What an agent works on is open for it alone.
+            Some(edit::Step::Reopen) => self.session.perform(CheckClosing { issue: self.find(id)?.issue.id })?,
+            None => {}
         }
         self.change(id, "issue.edited", change)
     }

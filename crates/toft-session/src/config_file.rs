@@ -242,6 +242,7 @@ impl CheckCommands {
     /// The commands, in order.
     pub(crate) fn list(&self) -> Vec<String> {
         match self {
+            Self::One(command) if command.trim().is_empty() => Vec::new(),
             Self::One(command) => vec![command.clone()],
             Self::Several(commands) => commands.clone(),
         }

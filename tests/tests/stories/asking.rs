@@ -393,6 +393,20 @@ fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive
         assert!(said.contains(wanted), "{word}: {said}");
         assert!(!destructive.iter().any(|word| said.contains(word)), "{word}: {said}");
     }
+    for (typed, wanted) in [
+        (&["ws", "show", "x"][..], "toft ws list"),
+        (&["flow", "retry", "x"], "toft retry"),
+        (&["agent", "pause", "bob"], "toft pause"),
+        (&["edit", "x", "--close", "y"], "toft close"),
+        (&["edit", "x", "--reopen"], "toft reopen"),
+        (&["list", "--here"], "--worktree ."),
+        (&["redo"], "toft undo --redo"),
+        (&["ledger", "frobnicate"], "toft ledger takes"),
+        (&["land", "--force"], "toft land --help"),
+    ] {
+        let said = home.toft(&repo, typed).fails(2);
+        assert!(said.contains(wanted), "{typed:?}: {said}");
+    }
     // A misspelt command that deletes is answered, and not with its name.
     for word in ["delte", "purgee", "stpo", "abandn"] {
         let said = home.toft(&repo, &[word]).fails(2);

@@ -27,6 +27,7 @@ mod quick;
 mod read_only;
 mod readme;
 mod reference;
+mod refusals;
 mod repositories;
 mod reuse;
 mod routes;

@@ -59,13 +59,13 @@ pub(crate) struct NewFlow {
     #[arg(required_unless_present_any = ["file", "template"], conflicts_with_all = ["file", "template"])]
     pub(crate) title: Option<String>,
     /// Plan file (.toml, .yaml, .json)
-    #[arg(long, value_name = "PLAN", conflicts_with = "template")]
+    #[arg(long, value_name = "PLAN", conflicts_with = "template", conflicts_with_all = OF_A_TITLE)]
     pub(crate) file: Option<PathBuf>,
     /// Template: name or name@version
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = OF_A_TITLE)]
     pub(crate) template: Option<String>,
     /// Value of a template variable; repeatable
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair, requires = "template")]
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair, requires = "template", conflicts_with_all = ["title", "file"])]
     pub(crate) values: Vec<(String, String)>,
     /// Task to add, repeatable [default: one task with the workflow's title]
     #[arg(long = "task", value_name = "NAME")]
@@ -88,6 +88,21 @@ pub(crate) struct NewFlow {
     #[command(flatten)]
     pub(crate) task: TaskFields,
 }
+
+/// What only a workflow from a title takes; a plan file and a template say it themselves.
+const OF_A_TITLE: [&str; 11] = [
+    "tasks",
+    "max_parallel",
+    "budget",
+    "external",
+    "config",
+    "brief",
+    "priority",
+    "labels",
+    "needs",
+    "requires",
+    "max_attempts",
+];
 
 /// What a task can be given.
 #[derive(Args, Debug, Default)]
@@ -112,6 +127,15 @@ pub(crate) struct TaskFields {
     pub(crate) max_attempts: Option<u32>,
 }
 
+impl TaskFields {
+    /// Whether anything is given.
+    pub(crate) fn any(&self) -> bool {
+        let Self { brief, priority, labels, needs, requires, max_attempts } = self;
+        let listed = [labels, needs, requires].into_iter().any(|list| !list.is_empty());
+        listed || brief.is_some() || priority.is_some() || max_attempts.is_some()
+    }
+}
+
 /// Change a workflow: its limits, one more task, or all open tasks.
 #[derive(Args, Debug)]
 pub(crate) struct EditFlow {
@@ -130,7 +154,7 @@ pub(crate) struct EditFlow {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["max_parallel", "budget"])]
     pub(crate) add: Option<String>,
     /// Repository of the task, by name or id, if the workflow spans several
-    #[arg(long, value_name = "NAME", requires = "add")]
+    #[arg(long, value_name = "NAME", requires = "add", conflicts_with_all = ["max_parallel", "budget", "file"])]
     pub(crate) repository: Option<String>,
     #[command(flatten)]
     pub(crate) task: TaskFields,
@@ -150,10 +174,10 @@ pub(crate) struct Retry {
     #[arg(long, conflicts_with = "ids")]
     pub(crate) all: bool,
     /// With --all: only what failed for a reason that contains this text
-    #[arg(long, value_name = "TEXT", requires = "all")]
+    #[arg(long, value_name = "TEXT", requires = "all", conflicts_with = "ids")]
     pub(crate) failed_by: Option<String>,
     /// With --all: show what would be retried
-    #[arg(short = 'n', long, requires = "all")]
+    #[arg(short = 'n', long, requires = "all", conflicts_with = "ids")]
     pub(crate) dry_run: bool,
     /// Reason
     #[arg(short, long, default_value = "")]

@@ -152,7 +152,7 @@ pub(crate) struct RmWs {
     #[arg(long, conflicts_with = "rescue")]
     pub(crate) landed: bool,
     /// Include large ignored files and directories
-    #[arg(long, requires = "rescue")]
+    #[arg(long, requires = "rescue", conflicts_with = "landed")]
     pub(crate) ignored: bool,
     #[command(flatten)]
     pub(crate) hold: Hold,
@@ -192,7 +192,7 @@ pub(crate) struct GcWs {
     #[arg(long, value_name = "WS", requires = "at", conflicts_with_all = ["older_than", "dry_run"])]
     pub(crate) rescue: Option<String>,
     /// Rescue, by number or commit
-    #[arg(long, value_name = "RESCUE", requires = "rescue")]
+    #[arg(long, value_name = "RESCUE", requires = "rescue", conflicts_with_all = ["older_than", "dry_run"])]
     pub(crate) at: Option<String>,
     /// Dry run: show what would be removed
     #[arg(short = 'n', long)]

@@ -109,6 +109,12 @@ fn titled(title: &str, args: &NewFlow) -> flow::New {
 fn edit(app: &App<'_>, args: &EditFlow) -> Done {
     let toft = app.open()?;
     let workflow = toft.work().whole_id(&args.id)?;
+    if args.add.is_none() && args.task.any() {
+        return Err(Failure::invalid("the fields of a task need a task", "--add NAME adds one with these fields"));
+    }
+    if args.file.is_none() && args.add.is_none() && args.max_parallel.is_none() && args.budget.is_none() {
+        return Err(Failure::invalid("nothing to change", "toft flow edit --help lists what can be changed"));
+    }
     match (&args.file, &args.add) {
         (Some(file), _) => {
             app.show(&Replanned(app.perform(toft, replan::Request { workflow, tasks: load_plan(file)?.tasks })?))
@@ -177,11 +183,8 @@ pub(super) fn retry(app: &App<'_>, args: &Retry) -> Done {
 pub(super) fn decide_each(app: &App<'_>, tasks: Vec<String>, retry: bool, reason: &str) -> Done {
     let toft = app.open()?;
     let mut decided = Vec::new();
-    for (n, task) in tasks.into_iter().enumerate() {
-        let op = app.op().map(|op| match n {
-            0 => op,
-            n => Operation { id: OpId::known(format!("{}.{n}", op.id)), ..op },
-        });
+    for task in tasks {
+        let op = app.op().map(|op| Operation { id: OpId::known(format!("{}.{task}", op.id)), ..op });
         let request = replan::Decide { task: task.clone(), retry, reason: reason.to_owned() };
         match toft.work().act(&toft.located().agent, op, request) {
             Ok(outcome) => decided.push(outcome),

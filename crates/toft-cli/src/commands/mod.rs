@@ -248,10 +248,14 @@ impl<'a> App<'a> {
             let scope = scope_of(toft, reach.worktree.as_deref());
             return Ok(vec![RepositorySource { toft, scope, name: None, ledgers, is_clone: true, role: None }]);
         }
+        let worktree = match reach.worktree.as_deref() {
+            Some(".") => self.open()?.here().worktree,
+            other => other.map(str::to_owned),
+        };
         let (found, bad) = toft::every_repository(&self.config()?)?;
         self.notes.borrow_mut().extend(bad);
         let reached = |one: toft::Reached| {
-            let scope = Scope { worktree: reach.worktree.clone(), ..one.scope };
+            let scope = Scope { worktree: worktree.clone(), ..one.scope };
             // As many as there are repositories, for the rest of a short process.
             let toft: &Toft = Box::leak(Box::new(one.toft));
             RepositorySource {

@@ -221,7 +221,11 @@ pub(super) fn write_each(
 /// Closes issues that no agent holds work on.
 pub(super) fn close(app: &App<'_>, args: &args::Close) -> Done {
     // A task of a workflow is skipped.
-    if args.ids.iter().all(|id| id.starts_with(TaskId::PREFIX)) {
+    let (tasks, issues): (Vec<&String>, Vec<&String>) = args.ids.iter().partition(|id| id.starts_with(TaskId::PREFIX));
+    if let ([_, ..], [_, ..]) = (tasks.as_slice(), issues.as_slice()) {
+        return Err(Failure::invalid("tasks and issues are closed by commands of their own", "name only one kind"));
+    }
+    if issues.is_empty() {
         let work = app.open()?.work();
         let tasks: Result<Vec<String>, _> = args.ids.iter().map(|id| work.whole_id(id)).collect();
         return super::flow::decide_each(app, tasks?, false, &args.reason);

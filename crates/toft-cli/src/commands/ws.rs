@@ -1,5 +1,7 @@
 //! Workspaces.
 
+use std::collections::BTreeSet;
+
 use toft::{
     Toft,
     lease::Fence,
@@ -59,11 +61,23 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             let workspace = toft.perform(toft::verbs::workspace::Show { id: id.clone() })?.workspace;
             let fence = fence_for(toft, &workspace, &args.hold)?;
             if args.landed {
-                all.record_landed(me, &id)?;
+                all.record_landed(me, &id, fence.clone())?;
             }
             app.show(&WsTidied { rows: vec![all.remove(me, &id, fence, args.rescue, args.ignored)?], tried: false })
         }
         WsCommand::Gc(GcWs { rescue: Some(id), at: Some(at), .. }) => {
+            let workspaces: BTreeSet<String> = all
+                .all_rescues(None)?
+                .into_iter()
+                .filter_map(|(_, workspace)| workspace)
+                .filter(|workspace| workspace.name == *id)
+                .map(|workspace| workspace.id.to_string())
+                .collect();
+            if workspaces.len() > 1 {
+                let ids: Vec<String> = workspaces.into_iter().collect();
+                let help = format!("name one of them by its id: {}", ids.join(", "));
+                return Err(Failure::invalid(format!("several workspaces with rescues were called {id}"), &help));
+            }
             let (rescue, workspace) = all.delete_rescue(&all.named(Some(id))?, at)?;
             app.show(&RescuesListed { rows: vec![(rescue, Some(workspace))], deleted: true, now: all.now()? })
         }

@@ -239,9 +239,7 @@ impl View for LandingDecisionView {
             return;
         }
         if let Some(issue) = &landing.issue {
-            page.line(format!(
-                "Its issue is closed as if it had landed; toft edit {issue} --status open opens it again."
-            ));
+            page.line(format!("Its issue is closed as if it had landed; toft reopen {issue} opens it again."));
         }
         if let Some(request) = &landing.pull_request {
             page.line(format!("Its pull request stays open: {}", clean(&request.url)));

@@ -499,8 +499,14 @@ impl View for RescuesListed {
     }
 
     fn text(&self, page: &mut Page) {
+        let same_name = |name: &str, id: &str| {
+            let others = self.rows.iter().filter(|(rescue, _)| rescue.workspace != id);
+            others.into_iter().any(|(_, other)| other.as_ref().is_some_and(|other| other.name == name))
+        };
         for (rescue, workspace) in &self.rows {
-            let name = workspace.as_ref().map_or(&rescue.workspace, |workspace| &workspace.name);
+            // A name that another workspace had, too, names neither.
+            let own_name = workspace.as_ref().map(|workspace| &workspace.name);
+            let name = own_name.filter(|name| !same_name(name, &rescue.workspace)).unwrap_or(&rescue.workspace);
             let name = page.ink(Ink::Id, &clean(name));
             let done = if self.deleted { "deleted  " } else { "" };
             let (age, bytes) = (toft::time::ago(self.now.since(rescue.made)), size(rescue.bytes));

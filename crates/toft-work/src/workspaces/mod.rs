@@ -418,10 +418,11 @@ impl Workspaces<'_> {
     }
 
     /// Records that the work in a workspace has landed, up to its present commit.
-    pub fn record_landed(&self, actor: &str, text: &str) -> Result<Workspace, Error> {
+    pub fn record_landed(&self, actor: &str, text: &str, fence: Option<Fence>) -> Result<Workspace, Error> {
         let workspace = self.work.perform(Show { id: text.to_owned() })?.workspace;
-        let commit = self.backend.head(&workspace)?;
-        self.work.perform_as(actor, None, RecordLanded { id: workspace.id.to_string(), commit })
+        // One that is gone has no commit; the verb says so.
+        let commit = if workspace.state.live() { self.backend.head(&workspace)? } else { String::new() };
+        self.work.perform_as(actor, None, RecordLanded { id: workspace.id.to_string(), commit, fence })
     }
 
     /// Pins or unpins a workspace.

@@ -413,16 +413,21 @@ impl Move {
 
     /// Checks that no agent works in it, and that toft may remove it.
     fn may_remove(&self, work: &mut VerbContext<'_>, workspace: &Workspace) -> VerbResult<()> {
-        if workspace.pinned {
-            return Err(refused(workspace, "pinned", "toft ws keep --off unpins it").into());
-        }
         if workspace.kind == WorkspaceKind::InPlace {
             return Err(refused(workspace, "in place", "toft does not remove your own checkout").into());
         }
-        match &workspace.task {
-            Some(task) => may_work(work, task, self.fence.as_ref()),
-            None => Ok(()),
-        }
+        removable(work, workspace, self.fence.as_ref())
+    }
+}
+
+/// Checks that a workspace is not kept, and that nobody else works in it.
+fn removable(work: &mut VerbContext<'_>, workspace: &Workspace, fence: Option<&Fence>) -> VerbResult<()> {
+    if workspace.pinned {
+        return Err(refused(workspace, "pinned", "toft ws keep --off unpins it").into());
+    }
+    match &workspace.task {
+        Some(task) => may_work(work, task, fence),
+        None => Ok(()),
     }
 }
 
@@ -469,6 +474,9 @@ pub struct RecordLanded {
     pub id: String,
     /// The present commit of its work.
     pub commit: String,
+    /// The fence of the lease on its task, if somebody holds that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
 }
 
 impl Verb for RecordLanded {
@@ -479,6 +487,11 @@ impl Verb for RecordLanded {
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
         work.register_caller()?;
         let mut workspace = find::workspace(work, &self.id)?;
+        if !workspace.state.live() {
+            return Err(unfit(&workspace, GONE).into());
+        }
+        // Work of another agent has not landed because somebody says so while it goes on.
+        removable(work, &workspace, self.fence.as_ref())?;
         if workspace.landed.as_ref() != Some(&self.commit) {
             workspace.landed = Some(self.commit);
             let detail = json!({ "commit": workspace.landed });
