@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Environment variables that toft reads.
-const READ: [(&str, &str); 7] = [
+const READ_VARIABLES: [(&str, &str); 7] = [
     ("TOFT_STORE", "the store, as `--store` names it"),
     ("TOFT_TOKEN", "the token for the server that `TOFT_STORE` names; otherwise the one that `toft login` kept"),
     ("TOFT_CA", "a file with the certificates to trust, instead of the system's, for a server"),
@@ -27,7 +27,7 @@ const READ: [(&str, &str); 7] = [
 ];
 
 /// Environment variables that toft sets for an agent, besides the store and its name.
-const SET: [(&str, &str); 11] = [
+const SET_VARIABLES: [(&str, &str); 11] = [
     ("TOFT_TASK", "the task"),
     ("TOFT_FENCE", "the fence of its lease; `toft save` and `toft finish` use it"),
     ("TOFT_ISSUE", "the issue, if the task has one"),
@@ -184,7 +184,9 @@ fn configuration() -> String {
         let _ = writeln!(text, "|`{name}`|{}|{}|{scope}|{}|", cell(&key.kind), cell(&default), cell(&key.meaning));
     }
     text.push_str("\nFiles: *all* means any of the three, *clone* yours and this clone's, *user* only yours.\n\n## Environment variables\n");
-    for (title, variables) in [("toft reads", &READ[..]), ("An agent that `toft run` started finds", &SET[..])] {
+    for (title, variables) in
+        [("toft reads", &READ_VARIABLES[..]), ("An agent that `toft run` started finds", &SET_VARIABLES[..])]
+    {
         let _ = write!(text, "\n|{title}||\n|---|---|\n");
         for (name, meaning) in variables {
             let _ = writeln!(text, "|`{name}`|{meaning}|");

@@ -40,7 +40,7 @@ impl Home {
         }
     }
 
-    /// Whether it is on PostgreSQL.
+    /// Returns whether the store is on PostgreSQL.
     pub fn is_postgres(&self) -> bool {
         matches!(self, Self::Server(_))
     }

@@ -30,7 +30,7 @@ fn a_preview_of_a_retry_retries_nothing_and_flags_that_mean_nothing_are_refused(
 }
 
 #[test]
-fn work_that_another_agent_holds_has_not_landed_and_is_not_reopened_because_somebody_says_so() {
+fn work_of_another_agent_is_neither_recorded_as_landed_nor_reopened() {
     let home = Home::new();
     let repo = home.repo("api");
     let id = add(&home, &repo, &["Mend it"]);

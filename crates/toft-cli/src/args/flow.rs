@@ -59,10 +59,10 @@ pub(crate) struct NewFlow {
     #[arg(required_unless_present_any = ["file", "template"], conflicts_with_all = ["file", "template"])]
     pub(crate) title: Option<String>,
     /// Plan file (.toml, .yaml, .json)
-    #[arg(long, value_name = "PLAN", conflicts_with = "template", conflicts_with_all = OF_A_TITLE)]
+    #[arg(long, value_name = "PLAN", conflicts_with = "template", conflicts_with_all = TITLE_ONLY_ARGUMENTS)]
     pub(crate) file: Option<PathBuf>,
     /// Template: name or name@version
-    #[arg(long, value_name = "NAME", conflicts_with_all = OF_A_TITLE)]
+    #[arg(long, value_name = "NAME", conflicts_with_all = TITLE_ONLY_ARGUMENTS)]
     pub(crate) template: Option<String>,
     /// Value of a template variable; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair, requires = "template", conflicts_with_all = ["title", "file"])]
@@ -89,8 +89,8 @@ pub(crate) struct NewFlow {
     pub(crate) task: TaskFields,
 }
 
-/// What only a workflow from a title takes; a plan file and a template say it themselves.
-const OF_A_TITLE: [&str; 11] = [
+/// Arguments of a workflow from a title; a plan file and a template contain these values.
+const TITLE_ONLY_ARGUMENTS: [&str; 11] = [
     "tasks",
     "max_parallel",
     "budget",
@@ -128,8 +128,8 @@ pub(crate) struct TaskFields {
 }
 
 impl TaskFields {
-    /// Whether anything is given.
-    pub(crate) fn any(&self) -> bool {
+    /// Returns whether a field is given.
+    pub(crate) fn any_given(&self) -> bool {
         let Self { brief, priority, labels, needs, requires, max_attempts } = self;
         let listed = [labels, needs, requires].into_iter().any(|list| !list.is_empty());
         listed || brief.is_some() || priority.is_some() || max_attempts.is_some()

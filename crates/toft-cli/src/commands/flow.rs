@@ -109,7 +109,7 @@ fn titled(title: &str, args: &NewFlow) -> flow::New {
 fn edit(app: &App<'_>, args: &EditFlow) -> Done {
     let toft = app.open()?;
     let workflow = toft.work().whole_id(&args.id)?;
-    if args.add.is_none() && args.task.any() {
+    if args.add.is_none() && args.task.any_given() {
         return Err(Failure::invalid("the fields of a task need a task", "--add NAME adds one with these fields"));
     }
     if args.file.is_none() && args.add.is_none() && args.max_parallel.is_none() && args.budget.is_none() {

@@ -352,7 +352,7 @@ impl<'a> App<'a> {
     }
 }
 
-/// What commands cover: the repository, or one worktree of it. `.` is the worktree of the directory.
+/// Returns the scope of a command: the repository, or one worktree of it. `.` is the worktree of the directory.
 fn scope_of(toft: &Toft, worktree: Option<&str>) -> Scope {
     match worktree {
         Some(".") => toft.here(),

@@ -37,7 +37,7 @@ fn meant_below(parent: &str, word: &str) -> Option<&'static str> {
     })
 }
 
-/// What an unknown flag of a command stands for.
+/// The flag or command that an unknown flag stands for.
 pub(super) fn meant_by_flag(command: &str, flag: &str) -> Option<&'static str> {
     Some(match (command, flag) {
         ("edit", "--close") => "toft close ID -m REASON",

@@ -377,7 +377,7 @@ impl View for TasksDecided {
     }
 }
 
-/// What `toft retry --all` would retry.
+/// The tasks that `toft retry --all` would retry, by id.
 pub(crate) struct TasksToRetry(pub(crate) Vec<String>);
 
 impl View for TasksToRetry {

@@ -474,7 +474,7 @@ pub struct RecordLanded {
     pub id: String,
     /// The present commit of its work.
     pub commit: String,
-    /// The fence of the lease on its task, if somebody holds that.
+    /// The fence of the lease on its task, if an agent holds one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
 }
@@ -490,7 +490,7 @@ impl Verb for RecordLanded {
         if !workspace.state.live() {
             return Err(unfit(&workspace, GONE).into());
         }
-        // Work of another agent has not landed because somebody says so while it goes on.
+        // While another agent works on it, nobody but that agent can say that it has landed.
         removable(work, &workspace, self.fence.as_ref())?;
         if workspace.landed.as_ref() != Some(&self.commit) {
             workspace.landed = Some(self.commit);
