@@ -1,7 +1,7 @@
 //! Links between pages: every relative link in a Markdown file leads to a file, and its anchor to a heading.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Component, Path, PathBuf},
 };
@@ -33,6 +33,29 @@ pub(crate) fn check(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Pages that more than this many clicks lead to are not found.
+const MAX_CLICKS: usize = 3;
+
+/// Finds pages of the documentation that a reader of README does not reach.
+pub(crate) fn check_reach(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    let pages = pages(root)?;
+    let mut reached = BTreeSet::from([PathBuf::from("README.md")]);
+    for _ in 0..MAX_CLICKS {
+        let next = reached.iter().flat_map(|page| linked(page, pages.get(page).map_or("", String::as_str)));
+        reached = next.chain(reached.iter().cloned()).collect();
+    }
+    let far = pages.keys().filter(|page| !page.starts_with(".github") && !reached.contains(*page));
+    wrong.extend(far.map(|page| format!("{} is more than {MAX_CLICKS} clicks from README.md", page.display())));
+    Ok(())
+}
+
+/// The files of this repository that a page links to.
+fn linked<'t>(page: &Path, text: &'t str) -> impl Iterator<Item = PathBuf> + use<'t> {
+    let dir = page.parent().unwrap_or(Path::new("")).to_owned();
+    let paths = links(text).into_iter().filter_map(|link| link.split('#').next());
+    paths.filter(|path| !path.contains(':')).map(move |path| normal(&dir.join(path)))
 }
 
 /// Every page, by path from the root.
@@ -68,7 +91,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Targets of `[text](target)`, also of one that is broken over two lines, outside of code.
-fn links(text: &str) -> Vec<&str> {
+pub(crate) fn links(text: &str) -> Vec<&str> {
     let mut links = Vec::new();
     for line in prose(text) {
         // Every second part is code.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "progress is for whoever waits")]
 
+mod claims;
 mod clients;
 mod docs;
 mod links;

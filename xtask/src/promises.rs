@@ -36,7 +36,7 @@ pub(crate) fn check(root: &Path, sources: &BTreeMap<PathBuf, String>, wrong: &mu
 }
 
 /// Names of functions under `#[test]`, in `proptest!`, or in the conformance suite.
-fn test_names(sources: &BTreeMap<PathBuf, String>) -> BTreeSet<String> {
+pub(crate) fn test_names(sources: &BTreeMap<PathBuf, String>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (path, text) in sources {
         let suite = path.to_string_lossy().contains("/conformance/");

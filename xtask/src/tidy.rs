@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{docs, links, pages, promises, stories};
+use crate::{claims, docs, links, pages, promises, stories};
 
 /// Which of our crates each may depend on. Siblings never meet.
 const LAYERS: [(&str, &[&str]); 16] = [
@@ -53,7 +53,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     programs(root, &sources, &mut wrong)?;
     queries(root, &sources, &mut wrong)?;
     promises::check(root, &sources, &mut wrong)?;
+    claims::check(root, &sources, &mut wrong)?;
     links::check(root, &mut wrong)?;
+    links::check_reach(root, &mut wrong)?;
     pages::check(root, &mut wrong)?;
     stories::check(&sources, &mut wrong);
     variables(root, &sources, &mut wrong)?;
