@@ -51,9 +51,9 @@ fn one(size: usize) {
         toft(&["sync"]);
     };
     settle();
-    git(base, &["clone", "-q", "-b", "toft", remote.to_str().expect("a path"), "bare"]);
+    git(base, &["clone", "-q", "-b", "toft-ledger", remote.to_str().expect("a path"), "bare"]);
     let (nothing, fetch) =
-        timing::side_by_side(60, || toft(&["sync"]), || git(&ours, &["fetch", "-q", "origin", "toft"]));
+        timing::side_by_side(60, || toft(&["sync"]), || git(&ours, &["fetch", "-q", "origin", "toft-ledger"]));
     let said = Command::new(&bin).args(["-C", &at, "list", "-q", "--limit", "30"]).output().expect("a list");
     let ids: Vec<String> = String::from_utf8_lossy(&said.stdout).lines().map(str::to_owned).collect();
     let (mut with_toft, mut with_git) = (Vec::new(), Vec::new());
@@ -65,7 +65,7 @@ fn one(size: usize) {
         let file = bare.join("issues.jsonl");
         let text = fs::read_to_string(&file).expect("a ledger").replacen("issue ", &format!("matter {n} "), 1);
         fs::write(&file, text).expect("a ledger");
-        let push = || git(&bare, &["push", "-q", "origin", "toft"]);
+        let push = || git(&bare, &["push", "-q", "origin", "toft-ledger"]);
         with_git.push(git(&bare, &["fetch", "-q", "origin"]) + git(&bare, &["commit", "-qam", "one"]) + push());
         settle();
     }

@@ -89,14 +89,14 @@ impl Project {
             home.run(&self.fork, "git", &["diff", "main", "feature"])
         } else {
             home.toft(mine, &["propose", id, "--push", "origin"]).ok();
-            home.run(&self.fork, "git", &["diff", "toft", &format!("toft-propose/{id}")])
+            home.run(&self.fork, "git", &["diff", "toft-ledger", &format!("toft-propose/{id}")])
         }
     }
 
     /// The keeper merges the pull request, and their clone has it.
     pub fn merge(&self, id: &str) {
         let branch = if self.tree { "feature".to_owned() } else { format!("toft-propose/{id}") };
-        let (home, into) = (&self.home, if self.tree { "main" } else { "toft" });
+        let (home, into) = (&self.home, if self.tree { "main" } else { "toft-ledger" });
         home.run(&self.upstream, "git", &["fetch", "-q", self.fork.to_str().unwrap(), &format!("+{branch}:pr")]);
         home.run(&self.upstream, "git", &["update-ref", &format!("refs/heads/{into}"), "refs/heads/pr"]);
         if self.tree {

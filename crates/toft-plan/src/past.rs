@@ -64,7 +64,10 @@ impl<'t> Plan<'t> {
                 History::of_branch(&other.checkout)?
             }
             _ if !ledger.dir.exists() => History::of_branch(self.checkout)?,
-            _ => History::of_dir(&ledger.dir)?,
+            LedgerKind::Tree => History::of_dir(&ledger.dir)?,
+            LedgerKind::Planning | LedgerKind::Shared => {
+                History::of_own_dir(&ledger.dir, ledger.place == LedgerKind::Planning)?
+            }
         })
     }
 
@@ -73,17 +76,14 @@ impl<'t> Plan<'t> {
         let mut all = Vec::new();
         for ledger in &self.ledgers {
             let changed = self.history(ledger)?.of_issue(id, limit)?;
-            let mut whole = false;
-            for Changed { revision, at, by, message, told, before, lines, cut_off } in &changed {
+            for Changed { revision, at, by, message, told, before, lines } in &changed {
                 let changes = match told.is_empty() {
-                    _ if *cut_off && !whole => vec!["older changes are not in this shallow clone".to_owned()],
                     true => differences(&state(before), &state(lines), ShownValue::Values),
                     false => told.clone(),
                 };
                 if changes.is_empty() {
                     continue;
                 }
-                whole |= changes == [CREATED];
                 all.push(Past {
                     revision: revision.chars().take(12).collect(),
                     at: at.clone(),

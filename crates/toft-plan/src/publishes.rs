@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use toft_core::secret;
 use toft_session::{config::Names, error::Error};
-use toft_vcs::exchange::{self, Contact, DirectoryExchange};
+use toft_vcs::exchange::{self, Contact, DirectoryExchange, LEDGER_BRANCH};
 
 use super::{Ledger, LedgerKind, Plan, sync::own};
 
@@ -80,12 +80,12 @@ impl Plan<'_> {
             LedgerKind::Branch if ledger.kept_by_others => {
                 (None, "nothing; toft propose sends one issue, on a branch of its own".to_owned())
             }
-            LedgerKind::Branch => (Some(reach.branch.unwrap_or("toft").to_owned()), all.to_owned()),
+            LedgerKind::Branch => (Some(reach.branch.unwrap_or(LEDGER_BRANCH).to_owned()), all.to_owned()),
             LedgerKind::Tree => (None, "nothing; its file leaves with your commits".to_owned()),
             LedgerKind::Planning | LedgerKind::Shared if !ledger.dir.exists() => (None, "nothing yet".to_owned()),
             LedgerKind::Planning | LedgerKind::Shared => match own(ledger, reach)? {
                 Some(DirectoryExchange::Shared(_, why)) => (None, format!("nothing: {why}")),
-                _ => (Some("the one that is checked out".to_owned()), all.to_owned()),
+                _ => (Some(LEDGER_BRANCH.to_owned()), all.to_owned()),
             },
         })
     }

@@ -16,7 +16,7 @@ use toft_ledger::{
     record::{Key, Record},
 };
 use toft_session::error::{Error, io};
-use toft_vcs::exchange::{Branch, Contact, DirectoryExchange, Exchange, ExchangeError, History, Sent};
+use toft_vcs::exchange::{Branch, DirectoryExchange, Exchange, ExchangeError, History, Sent};
 
 use super::{
     Ledger, LedgerKind, Plan,
@@ -103,7 +103,7 @@ impl Plan<'_> {
                 Branch::open(self.checkout, &ledger.dir, self.reach())?.map(|branch| Box::new(branch) as Box<_>)
             }
             LedgerKind::Tree => None,
-            LedgerKind::Planning | LedgerKind::Shared => match own(ledger, Contact { remote: None, ..self.reach() })? {
+            LedgerKind::Planning | LedgerKind::Shared => match own(ledger, self.reach())? {
                 Some(DirectoryExchange::Exclusive(own)) => Some(own),
                 Some(DirectoryExchange::Shared(..)) | None => None,
             },
@@ -177,12 +177,12 @@ impl Plan<'_> {
             way.record("toft: purge")?;
             drop(turn);
             if purged.remote.is_none() {
-                return Ok(());
+                return Ok(way.forget_unreachable()?);
             }
             match way.send()? {
                 Sent::Done | Sent::Same => {
                     purged.sent = true;
-                    return Ok(());
+                    return Ok(way.forget_unreachable()?);
                 }
                 Sent::LostRace(_) => {}
             }

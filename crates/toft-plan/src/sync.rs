@@ -147,7 +147,7 @@ impl Plan<'_> {
                 Ok(mut tree) => self.sync_tree(ledger, &mut tree, wish, synced, step),
                 Err(error) => Err(SyncTrouble::Exchange(error)),
             },
-            LedgerKind::Planning | LedgerKind::Shared => match own(ledger, Contact { remote: None, ..reach }) {
+            LedgerKind::Planning | LedgerKind::Shared => match own(ledger, reach) {
                 _ if !ledger.dir.exists() => Ok(()),
                 Ok(Some(DirectoryExchange::Exclusive(mut own))) => {
                     self.exchange(ledger, own.as_mut(), wish, synced, step).map(drop)
@@ -227,7 +227,9 @@ impl Plan<'_> {
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<(), SyncTrouble> {
-        let theirs = self.exchange(ledger, branch, wish, synced, step)?;
+        let exchanged = self.exchange(ledger, branch, wish, synced, step);
+        synced.said.append(&mut branch.take_notes());
+        let theirs = exchanged?;
         if ledger.kept_by_others && !wish.try_only && matches!(synced.how, SyncStatus::Received | SyncStatus::Synced) {
             let gone = |remote: &str, id: &str| Ok(!branch.proposed_at(remote, id)?);
             synced.came = self.follow_proposals(ledger, theirs.as_ref(), gone)?;
@@ -392,7 +394,7 @@ impl Plan<'_> {
                     synced.how = SyncStatus::Synced;
                     self.remember(way, &memo_path, seen)?;
                     pace.won(moved);
-                    way.tidy(&memo_path.with_file_name("packs.json"));
+                    way.tidy();
                     return Ok(theirs);
                 }
                 Sent::LostRace(said) if still > STILL => {
@@ -540,8 +542,9 @@ impl Plan<'_> {
     }
 }
 
-/// The exchange backend of a ledger in a directory of its own.
+/// The exchange backend of a ledger in a directory of its own. Remote and branch of the project are not for it.
 pub(super) fn own(ledger: &Ledger, reach: Contact<'_>) -> Result<Option<DirectoryExchange>, ExchangeError> {
+    let reach = Contact { remote: None, branch: None, ..reach };
     exchange::of_directory(&ledger.dir, ledger.place == LedgerKind::Planning, reach)
 }
 

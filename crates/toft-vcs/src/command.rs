@@ -155,11 +155,6 @@ impl Run {
         ]))
     }
 
-    /// Jujutsu in `dir`, with access to remotes through git.
-    pub(crate) fn jj_abroad(dir: &Path) -> Result<Self, RunError> {
-        Ok(Self::jj(dir)?.careful(&[], true).args(["--config=git.abandon-unreachable-commits=false"]))
-    }
-
     /// Mercurial in `dir`. The repository's own configuration is not read.
     pub(crate) fn hg(dir: &Path) -> Result<Self, RunError> {
         let run = Self::hg_like("hg", dir)?;

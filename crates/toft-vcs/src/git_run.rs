@@ -241,6 +241,14 @@ impl Git {
         Ok(git)
     }
 
+    /// The same command with another repository's objects and refs, and these settings besides.
+    pub(crate) fn with_repository(mut self, git_dir: &Path, mut settings: Settings) -> Self {
+        // Of two values git takes the last: what would execute a program stays overridden.
+        settings.append(&mut self.settings);
+        (self.settings, self.git_dir) = (settings, Some(git_dir.to_owned()));
+        self
+    }
+
     /// Whether the text of the repository's configuration rules out any program, so that git need not be asked.
     fn names_no_program(&self) -> bool {
         const SIGNS: [&str; 13] = [
@@ -295,11 +303,6 @@ impl Git {
             run = run.env("GIT_INDEX_FILE", index.as_path()).env("GIT_OPTIONAL_LOCKS", "1");
         }
         Ok(run.args(args))
-    }
-
-    /// Whether the repository names programs. They are disabled here, but not for other programs that start git.
-    pub(crate) fn names_programs(&self) -> bool {
-        !self.settings.is_empty()
     }
 
     /// The working directory of git commands.

@@ -64,7 +64,7 @@ fn git(git_dir: &Path) -> Result<(Vec<String>, Vec<String>), RunError> {
         // A clone of a repository whose HEAD names no branch still has its history. Ledger branches have root commits
         // of their own.
         (false, false) => {
-            let ours = ["--exclude=*/toft", "--exclude=*/toft-propose/*", "--remotes"];
+            let ours = ["--exclude=*/toft", "--exclude=*/toft-ledger", "--exclude=*/toft-propose/*", "--remotes"];
             git.run(["rev-list", "--max-parents=0"].into_iter().chain(ours))?.text()?
         }
     };

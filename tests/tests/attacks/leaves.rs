@@ -129,7 +129,7 @@ fn what_was_deleted_or_moved_before_it_was_shared_leaves_nothing() {
     branch(&home, a);
     branch(&home, &clones[1]);
     assert!(listed(&home, &clones[1]).is_empty());
-    let now = home.run(&remote, "git", &["show", "toft:issues.jsonl"]);
+    let now = home.run(&remote, "git", &["show", "toft-ledger:issues.jsonl"]);
     assert!(now.contains(&gone) && now.contains(&shared) && !now.contains("OLDTEXT"), "{now}");
     assert_eq!(fs::read(ledger(a)).unwrap(), fs::read(ledger(&clones[1])).unwrap());
 }
@@ -234,11 +234,11 @@ fn a_purged_issue_is_gone_from_the_remote_and_comes_back_from_nowhere() {
     branch(&home, a);
     assert!(published(&home, &remote).contains("PURGEBODY"));
     // It asks, and a look changes nothing.
-    let tip = home.run(&remote, "git", &["rev-parse", "toft"]);
+    let tip = home.run(&remote, "git", &["rev-parse", "toft-ledger"]);
     home.toft(a, &["delete", "--purge", &id]).fails(4);
     let said = home.toft(a, &["delete", "--purge", &id, "-n", "--json"]).data();
     assert_eq!((&said["remote"], said["clones"].as_array().unwrap().len()), (&"origin".into(), 1), "{said}");
-    assert_eq!(home.run(&remote, "git", &["rev-parse", "toft"]), tip);
+    assert_eq!(home.run(&remote, "git", &["rev-parse", "toft-ledger"]), tip);
     let said = home.toft(a, &["delete", "--purge", &id, "--yes"]).ok();
     assert!(said.contains("origin") && said.contains("clone "), "{said}");
     let clean = |what: &str| {
@@ -249,7 +249,7 @@ fn a_purged_issue_is_gone_from_the_remote_and_comes_back_from_nowhere() {
         assert!(all.contains(&before) && all.contains(&after), "{what}");
     };
     clean("after the purge");
-    assert_eq!(branches(&home, &remote), ["main", "toft"]);
+    assert_eq!(branches(&home, &remote), ["main", "toft-ledger"]);
     assert!(home.toft(a, &["history", &before]).ok().contains("commit "), "the rest of history is there");
     // The other clone has edits that nobody saw; none of it comes back.
     home.toft(b, &["edit", &id, "-d", "PURGEBODY again"]).ok();
@@ -286,7 +286,7 @@ fn a_purge_works_in_every_repository_of_toft_and_says_what_it_cannot_do() {
     home.toft(&clones[0], &["delete", "--purge", &id, "-y"]).ok();
     let all = published(&home, &plans);
     assert!(!all.contains("PURGE") && all.contains(&kept), "{all}");
-    assert_eq!(home.run(&dir, "git", &["status", "--porcelain"]), "");
+    assert_eq!(home.run(&dir, "git", &["for-each-ref"]), "", "the repository itself has no commit of toft's");
     assert_eq!((&sync(&clones[0])["how"], &sync(&other)["how"]), (&"synced".into(), &"synced".into()));
     assert!(!published(&home, &plans).contains("PURGE"));
     // Without a remote.
@@ -294,7 +294,7 @@ fn a_purge_works_in_every_repository_of_toft_and_says_what_it_cannot_do() {
     let id = add(&home, &alone, &["PURGETITLE"]);
     branch(&home, &alone);
     home.toft(&alone, &["delete", "--purge", &id]).ok();
-    assert!(!home.run(&alone, "git", &["log", "-p", "refs/toft/ledger"]).contains("PURGE"));
+    assert!(!home.run(&alone.join(".git/toft/ledger.git"), "git", &["log", "-p", "toft-ledger"]).contains("PURGE"));
     // In the tree: the file is toft's to write, the commits are not.
     let tree = home.repo("tree");
     home.toft(&tree, &["init", "--tree"]).ok();
@@ -333,7 +333,7 @@ fn names_are_git_s_author_unless_agents_are_wanted() {
     let row = &shown[0];
     assert_eq!(
         (&row["names"], &row["name"], &row["branch"]),
-        (&"author".into(), &"Ana".into(), &"toft".into()),
+        (&"author".into(), &"Ana".into(), &"toft-ledger".into()),
         "{row}"
     );
     let replica = row["replica"].as_str().unwrap();
@@ -380,7 +380,7 @@ fn each_kind_of_clone_publishes_what_the_table_says() {
     let (remote, clones) = cloned(&home, &["maintainer", "fork"]);
     write(&clones[0], "M", &[]);
     home.toft(&clones[0], &["sync"]).ok();
-    assert_eq!(branches(&home, &remote), ["main", "toft"]);
+    assert_eq!(branches(&home, &remote), ["main", "toft-ledger"]);
     check("M", "maintainer, `branch`", &[&remote]);
     // A contributor's clone: planning with a remote of its own, and the project's remote.
     let plans = Vcs::Git.remote(&home, "plans.git");

@@ -39,7 +39,7 @@ fn team(home: &Home, count: usize) -> Vec<PathBuf> {
 /// Changes the shared branch as another program would.
 fn on_the_branch(home: &Home, change: impl FnOnce(&Path)) {
     let (base, web) = (home.path().to_owned(), home.path().join("web"));
-    home.run(&base, "git", &["clone", "-q", "-b", "toft", "shared.git", "web"]);
+    home.run(&base, "git", &["clone", "-q", "-b", "toft-ledger", "shared.git", "web"]);
     change(&web.join("issues.jsonl"));
     home.run(&web, "git", &["commit", "-q", "-a", "-m", "by another program"]);
     home.run(&web, "git", &["push", "-q"]);
@@ -47,7 +47,7 @@ fn on_the_branch(home: &Home, change: impl FnOnce(&Path)) {
 }
 
 fn shared(home: &Home) -> String {
-    home.run(home.path(), "git", &["-C", "shared.git", "show", "toft:issues.jsonl"])
+    home.run(home.path(), "git", &["-C", "shared.git", "show", "toft-ledger:issues.jsonl"])
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn what_is_archived_in_one_clone_is_archived_in_every_other_and_stays() {
     assert_eq!(hot(&clones[0]), 0, "a sync does not bring them back");
     home.toft(&clones[1], &["sync"]).ok();
     assert_eq!(hot(&clones[1]), 0);
-    let commits = || home.run(home.path(), "git", &["-C", "shared.git", "rev-list", "--count", "toft"]);
+    let commits = || home.run(home.path(), "git", &["-C", "shared.git", "rev-list", "--count", "toft-ledger"]);
     let before = commits();
     for _ in 0..3 {
         home.toft(&clones[0], &["sync"]).ok();

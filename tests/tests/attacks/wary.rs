@@ -43,11 +43,11 @@ fn by_hand(home: &Home, remote: &Path, change: impl Fn(Vec<u8>) -> Vec<u8>) {
     if dir.exists() {
         fs::remove_dir_all(&dir).unwrap();
     }
-    home.run(home.path(), "git", &["clone", "-q", "-b", "toft", remote.to_str().unwrap(), "by-hand"]);
+    home.run(home.path(), "git", &["clone", "-q", "-b", "toft-ledger", remote.to_str().unwrap(), "by-hand"]);
     let file = dir.join("issues.jsonl");
     fs::write(&file, change(fs::read(&file).unwrap())).unwrap();
     home.run(&dir, "git", &["commit", "-qam", "by hand"]);
-    home.run(&dir, "git", &["push", "-q", "origin", "toft"]);
+    home.run(&dir, "git", &["push", "-q", "origin", "toft-ledger"]);
 }
 
 #[test]
@@ -99,12 +99,12 @@ fn what_a_repository_names_is_not_run_when_ledgers_are_exchanged() {
     home.toft(a, &["init", "--tree"]).ok();
     home.toft(a, &["sync"]);
     assert!(!ran.exists());
-    // Jujutsu would run what the git repository behind it names; so it is not asked to.
+    // Jujutsu would run what the git repository behind it names; so it is not asked.
     let team = Vcs::JjColocated.clone(&home, &remote, "team");
     home.run(&team, "git", &["config", "remote.origin.uploadpack", &evil]);
     let repo = project_with(&home, "other", &team);
     add(&home, &repo, &["Two", "--ledger", "team"]);
-    assert_eq!(synced(&home, &repo, &["team"])["team"]["how"], "conflict");
+    assert_eq!(synced(&home, &repo, &["team"])["team"]["how"], "synced");
     assert!(!ran.exists());
 }
 
@@ -115,13 +115,13 @@ fn a_file_with_an_evil_name_on_the_other_side_moves_nothing_here() {
     add(&home, &clones[0], &["One"]);
     branch(&home, &clones[0]);
     let evil = home.path().join("evil");
-    home.run(home.path(), "git", &["clone", "-q", "-b", "toft", remote.to_str().unwrap(), "evil"]);
+    home.run(home.path(), "git", &["clone", "-q", "-b", "toft-ledger", remote.to_str().unwrap(), "evil"]);
     fs::create_dir(evil.join("archive")).unwrap();
     let name = "archive/a\ndata 0\n\ncommit HEAD\ncommitter evil <e@e> 0 +0000\ndata 4\nevil\nM 100644 inline z.jsonl";
     fs::write(evil.join(name), "x\n").unwrap();
     home.run(&evil, "git", &["add", "-A"]);
     home.run(&evil, "git", &["commit", "-qm", "evil"]);
-    home.run(&evil, "git", &["push", "-q", "origin", "toft"]);
+    home.run(&evil, "git", &["push", "-q", "origin", "toft-ledger"]);
     let mine = &clones[1];
     home.toft(mine, &["init", "--contributor"]).ok();
     let id = add(&home, mine, &["Mine"]);
@@ -232,7 +232,7 @@ fn what_is_written_while_a_sync_sends_goes_with_the_next() {
     assert!(sync.wait().unwrap().success());
     fs::remove_file(&hook).unwrap();
     branch(&home, a);
-    assert!(home.run(&remote, "git", &["show", "toft:issues.jsonl"]).contains(&late));
+    assert!(home.run(&remote, "git", &["show", "toft-ledger:issues.jsonl"]).contains(&late));
     // A refusal that sounds like a lost race is none, and is not repeated for ever.
     fs::write(&hook, "#!/bin/sh\necho 'fetch first' >&2; exit 1\n").unwrap();
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
@@ -268,7 +268,7 @@ fn a_ledger_is_never_kept_where_it_would_be_published() {
     std::os::unix::fs::symlink(&out, a.join(".toft")).unwrap();
     home.toft(a, &["sync", "--commit"]);
     assert_eq!(home.run(a, "git", &["log", "-1", "--format=%s"]).trim(), "data");
-    assert_eq!(home.run(&remote, "git", &["branch", "--list", "toft"]), "");
+    assert_eq!(home.run(&remote, "git", &["branch", "--list", "toft-ledger"]), "");
 }
 
 /// One repository for all plans of one person: projects do not get into each other's way, on two machines.
@@ -318,6 +318,9 @@ fn plans_for_several_projects_share_a_repository() {
             repo
         })
         .collect();
+    for repo in &there {
+        assert_eq!(planning(repo)["received"], 1);
+    }
     assert!(listed(&home, &there[0]).contains_key(&red) && listed(&home, &there[1]).contains_key(&blue));
     // Blue changes on both machines and is not synced; red goes on.
     let (b1, b2) = (add(&home, &here[1], &["Blue here"]), add(&home, &there[1], &["Blue there"]));

@@ -241,7 +241,7 @@ fn a_full_disk_loses_no_issue_and_with_space_again_the_ledger_is_shared() {
         small.free();
         home.toft(&repo, &["sync"]).ok();
         home.toft(&repo, &["gc", "--ledgers"]).ok();
-        let shared = home.run(home.path(), "git", &["-C", "shared.git", "show", "toft:issues.jsonl"]);
+        let shared = home.run(home.path(), "git", &["-C", "shared.git", "show", "toft-ledger:issues.jsonl"]);
         for id in &kept {
             assert!(shared.contains(id.trim()), "{id} with {spare} KB");
         }

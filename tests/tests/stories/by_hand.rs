@@ -227,7 +227,7 @@ fn an_edit_on_the_forge_changes_what_was_edited_and_nothing_written_here_meanwhi
         home.toft(&second, &["edit", id, "-p", "0"]).ok();
     }
     home.toft(&second, &["sync"]).ok();
-    home.run(&base, "git", &["clone", "-q", "-b", "toft", "shared.git", "web"]);
+    home.run(&base, "git", &["clone", "-q", "-b", "toft-ledger", "shared.git", "web"]);
     let web = base.join("web");
     by_hand(&web.join("issues.jsonl"), "Titel", "Title");
     by_hand(&web.join("issues.jsonl"), "\"Second\"", "\"Second!\"");

@@ -112,7 +112,7 @@ fn a_proposal_that_is_withdrawn_leaves_no_trace() {
         let before = users(mine);
         let args: &[&str] = if tree { &["propose", &id] } else { &["propose", &id, "--push", "origin"] };
         home.toft(mine, args).ok();
-        assert_ne!(users(mine), before);
+        assert_eq!(users(mine) != before, tree, "a branch of a proposal is in the ledger's repository");
         home.toft(mine, &["propose", &id]).ok();
         home.toft(mine, &["propose", "--withdraw", &id]).ok();
         let after = users(mine);
@@ -150,7 +150,7 @@ fn who_may_push_proposes_on_a_branch_and_it_is_seen_without_a_merge() {
     home.toft(&member, &["propose", &id, "--push", "origin"]).ok();
     // A branch that is called after one issue and changes another is taken for what it is called after.
     let work = home.path().join("hostile");
-    home.run(home.path(), "git", &["clone", "-q", "-b", "toft", upstream.to_str().unwrap(), "hostile"]);
+    home.run(home.path(), "git", &["clone", "-q", "-b", "toft-ledger", upstream.to_str().unwrap(), "hostile"]);
     let text = fs::read_to_string(work.join("issues.jsonl")).unwrap();
     fs::write(work.join("issues.jsonl"), text.replace("Upstream's own", "Taken over")).unwrap();
     home.run(&work, "git", &["commit", "-qam", "x"]);

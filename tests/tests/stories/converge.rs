@@ -194,8 +194,8 @@ fn five_clones_on_three_version_controls_end_with_the_same_bytes() {
         }
         if round == rounds / 2 {
             // Somebody forces the team's branch back to where it began.
-            let first = base.run(&team, "git", &["rev-list", "--max-parents=0", "--max-count=1", "main"]);
-            base.run(&team, "git", &["update-ref", "refs/heads/main", first.trim()]);
+            let first = base.run(&team, "git", &["rev-list", "--max-parents=0", "--max-count=1", "toft-ledger"]);
+            base.run(&team, "git", &["update-ref", "refs/heads/toft-ledger", first.trim()]);
         }
     }
     players.iter_mut().for_each(|player| player.offline = false);
@@ -273,7 +273,7 @@ fn clones_that_push_one_ledger_at_once_all_succeed() {
         assert_eq!(row["data"][0]["how"], "synced", "{row}");
         races += row["data"][0]["races"].as_u64().unwrap();
     }
-    let there = home.run(&remote, "git", &["show", "toft:issues.jsonl"]);
+    let there = home.run(&remote, "git", &["show", "toft-ledger:issues.jsonl"]);
     assert_eq!(there.lines().count(), count, "every issue is there");
     assert!(races > 0, "it was a race");
 

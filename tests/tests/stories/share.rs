@@ -184,16 +184,18 @@ fn a_sync_touches_nothing_of_the_users() {
     fs::write(b.join("untracked"), "y\n").unwrap();
     git(&["worktree", "add", "-q", "--detach", home.path().join("linked").to_str().unwrap()]);
     let linked = home.path().join("linked");
-    let before = (users(b), snapshot(&linked));
+    // Objects and refs of a ledger are in a repository of its own.
+    let objects = || (snapshot(&b.join(".git/objects")), home.run(b, "git", &["for-each-ref"]));
+    let (before, objects_before) = ((users(b), snapshot(&linked)), objects());
     let mine = add(&home, b, &["From here"]);
     let unchanged = |what: &str| {
         let after = (users(b), snapshot(&linked));
         let differ: Vec<_> = after.0.iter().filter(|(path, bytes)| before.0.get(*path) != Some(bytes)).collect();
         assert!(differ.is_empty() && before.0.len() == after.0.len(), "{what} changed {differ:?}");
         assert_eq!(before.1, after.1, "{what}");
+        assert_eq!(objects(), objects_before, "{what}");
     };
-    for args in [&["sync", "-n"][..], &["sync"], &["sync"], &["history", &mine], &["list", "--at", "refs/toft/ledger"]]
-    {
+    for args in [&["sync", "-n"][..], &["sync"], &["sync"], &["history", &mine], &["list", "--at", "toft-ledger"]] {
         home.toft(b, args).ok();
         unchanged(&format!("{args:?}"));
     }
@@ -203,6 +205,40 @@ fn a_sync_touches_nothing_of_the_users() {
     unchanged("the guard");
     assert_eq!(listed(&home, b).len(), 2);
     assert_eq!(home.run(b, "git", &["branch", "--list", "toft*"]), "");
+}
+
+/// Before it had a repository of its own, a ledger was a ref of the project's and the remote's branch `toft`.
+#[test]
+fn a_ledger_among_the_projects_objects_moves_once_and_so_does_its_branch() {
+    let home = Home::new();
+    let (remote, clones) = cloned(&home, &["a", "b"]);
+    let (a, b) = (&clones[0], &clones[1]);
+    let first = add(&home, a, &["First"]);
+    how(&home, a);
+    how(&home, b);
+    for repo in [a, b] {
+        home.run(repo, "git", &["fetch", "-q", ".git/toft/ledger.git", "+toft-ledger:refs/toft/ledger"]);
+        home.run(repo, "git", &["update-ref", "refs/toft/remotes/origin/toft", "refs/toft/ledger"]);
+        fs::remove_dir_all(repo.join(".git/toft/ledger.git")).unwrap();
+    }
+    home.run(&remote, "git", &["branch", "-m", "toft-ledger", "toft"]);
+    let second = add(&home, a, &["Second"]);
+    let said = home.toft(a, &["sync"]).ok();
+    assert!(said.contains("moved to") && said.contains("`toft` of origin is `toft-ledger` now"), "{said}");
+    assert_eq!(
+        home.run(&remote, "git", &["branch", "--list", "toft*", "--format=%(refname:short)"]).trim(),
+        "toft-ledger"
+    );
+    assert_eq!(home.run(a, "git", &["for-each-ref", "refs/toft"]), "");
+    let history = home.run(&a.join(".git/toft/ledger.git"), "git", &["log", "--format=%s", "toft-ledger"]);
+    assert_eq!(history.lines().count(), 2, "{history}");
+    // Names of work can be pushed beside it.
+    home.run(a, "git", &["push", "-q", "origin", "main:toft/work"]);
+    assert!(!home.toft(a, &["sync"]).ok().contains("toft-ledger"), "once");
+    let said = home.toft(b, &["sync"]).ok();
+    assert!(said.contains("moved to") && !said.contains("of origin is"), "{said}");
+    let rows = listed(&home, b);
+    assert!(rows.contains_key(&first) && rows.contains_key(&second), "{rows:?}");
 }
 
 #[test]
@@ -249,7 +285,10 @@ fn each_thing_in_the_way_has_a_plain_outcome_and_nothing_is_lost() {
     home.run(&a, "git", &["remote", "remove", "origin"]);
     add(&home, &a, &["Fourth"]);
     assert_eq!(how(&home, &a)["how"], "recorded");
-    assert_eq!(home.run(&a, "git", &["show", "refs/toft/ledger:issues.jsonl"]).lines().count(), 4);
+    assert_eq!(
+        home.run(&a.join(".git/toft/ledger.git"), "git", &["show", "toft-ledger:issues.jsonl"]).lines().count(),
+        4
+    );
     home.run(&a, "git", &["remote", "add", "origin", remote.to_str().unwrap()]);
     assert_eq!(how(&home, &a)["how"], "synced");
 
@@ -257,10 +296,10 @@ fn each_thing_in_the_way_has_a_plain_outcome_and_nothing_is_lost() {
     assert_eq!(how(&home, &b)["how"], "synced");
     let empty = home.run(&remote, "git", &["hash-object", "-t", "tree", "/dev/null"]);
     let orphan = home.run(&remote, "git", &["commit-tree", "-m", "wiped", empty.trim()]);
-    home.run(&remote, "git", &["update-ref", "refs/heads/toft", orphan.trim()]);
+    home.run(&remote, "git", &["update-ref", "refs/heads/toft-ledger", orphan.trim()]);
     let row = how(&home, &b);
     assert_eq!((&row["how"], &row["rewritten"], &row["sent"]), (&"synced".into(), &true.into(), &4.into()), "{row}");
-    home.run(&remote, "git", &["update-ref", "-d", "refs/heads/toft"]);
+    home.run(&remote, "git", &["update-ref", "-d", "refs/heads/toft-ledger"]);
     assert_eq!(how(&home, &a)["sent"], 4, "a branch that was deleted is there again");
 
     // A shallow clone is a clone.
@@ -287,7 +326,7 @@ fn a_long_issue_or_a_long_list_holds_nothing_back_and_a_secret_does() {
     home.toft(a, &["import", "markdown", list.to_str().unwrap()]).ok();
     let said = home.toft(a, &["sync"]);
     assert!(said.code == 0 && said.out.contains("101 issues at once"), "{said:?}");
-    assert_ne!(home.run(a, "git", &["ls-remote", "origin", "toft"]), "", "everything was sent");
+    assert_ne!(home.run(a, "git", &["ls-remote", "origin", "toft-ledger"]), "", "everything was sent");
     let token = format!("ghp_{}", "a1B2".repeat(9));
     let id = add(&home, a, &["Rotate it", "-d", &format!("the old one is {token}")]);
     let said = home.toft(a, &["sync"]);
@@ -299,66 +338,47 @@ fn a_long_issue_or_a_long_list_holds_nothing_back_and_a_secret_does() {
     assert!(home.toft(a, &["sync", "-y"]).ok().contains("1 out"));
 }
 
-/// The other files of a shared ledger's repository are merged as in any repository; what cannot be is left to a person.
+/// In Mercurial the other files of a shared ledger's repository are merged as in any repository; what cannot be is left to
+/// a person.
 #[test]
 fn other_files_are_merged_or_left_to_a_person() {
-    for vcs in [Vcs::Git, Vcs::JjColocated, Vcs::Hg] {
-        let mut home = Home::new();
-        home.set("JJ_USER", "Ana");
-        home.set("JJ_EMAIL", "ana@example.org");
-        let remote = vcs.remote(&home, "remote");
-        let (one, two) = (vcs.clone(&home, &remote, "one"), vcs.clone(&home, &remote, "two"));
-        let (a, b) = (project_with(&home, "a", &one), project_with(&home, "b", &two));
-        let commit = |dir: &Path, text: &str| {
-            fs::write(dir.join("README"), text).unwrap();
-            match vcs {
-                Vcs::Hg => {
-                    home.run(dir, "hg", &["add", "-q", "README"]);
-                    home.run(dir, "hg", &["commit", "-qm", "read me", "README"]);
-                }
-                Vcs::Git => {
-                    home.run(dir, "git", &["add", "README"]);
-                    home.run(dir, "git", &["commit", "-qm", "read me"]);
-                }
-                _ => drop(home.run(dir, "jj", &["commit", "--quiet", "-m", "read me", "README"])),
-            }
-        };
-        let push = |dir: &Path| match vcs {
-            Vcs::Hg => drop(home.run(dir, "hg", &["push", "-q"])),
-            Vcs::Git => drop(home.run(dir, "git", &["push", "-q", "origin", "main"])),
-            _ => {
-                home.run(dir, "jj", &["bookmark", "set", "--quiet", "-r", "@-", "main"]);
-                home.run(dir, "jj", &["git", "push", "--quiet", "--bookmark", "main"]);
-            }
-        };
-        let team = |repo: &Path| synced(&home, repo, &["team"]).remove("team").unwrap();
-        add(&home, &a, &["First", "--ledger", "team"]);
-        team(&a);
-        team(&b);
-        // One side has another file: it comes along once its author sent it.
-        commit(&one, "of one\n");
-        add(&home, &a, &["Second", "--ledger", "team"]);
-        assert_eq!(team(&a)["how"], "conflict", "{vcs:?}: a user's commit is theirs to push");
-        push(&one);
-        assert_eq!(team(&a)["how"], "synced", "{vcs:?}");
-        add(&home, &b, &["Third", "--ledger", "team"]);
-        let row = team(&b);
-        assert_eq!(row["how"], "synced", "{vcs:?}: {row}");
-        assert_eq!(fs::read_to_string(two.join("README")).unwrap(), "of one\n", "{vcs:?}");
-        // Both have it, differently: nobody guesses, and both files stay as they are.
-        team(&a);
-        commit(&one, "one says so\n");
-        push(&one);
-        add(&home, &a, &["Fourth", "--ledger", "team"]);
-        assert_eq!(team(&a)["how"], "synced");
-        commit(&two, "two says so\n");
-        let fifth = add(&home, &b, &["Fifth", "--ledger", "team"]);
-        let row = team(&b);
-        assert_eq!(row["how"], "conflict", "{vcs:?}: {row}");
-        assert_eq!(fs::read_to_string(two.join("README")).unwrap(), "two says so\n", "{vcs:?}");
-        assert_eq!(listed(&home, &b).len(), 5, "{vcs:?}: what came in is here");
-        assert_eq!(listed(&home, &b)[&fifth]["title"], "Fifth");
-    }
+    let (home, vcs) = (Home::new(), Vcs::Hg);
+    let remote = vcs.remote(&home, "remote");
+    let (one, two) = (vcs.clone(&home, &remote, "one"), vcs.clone(&home, &remote, "two"));
+    let (a, b) = (project_with(&home, "a", &one), project_with(&home, "b", &two));
+    let commit = |dir: &Path, text: &str| {
+        fs::write(dir.join("README"), text).unwrap();
+        home.run(dir, "hg", &["add", "-q", "README"]);
+        home.run(dir, "hg", &["commit", "-qm", "read me", "README"]);
+    };
+    let push = |dir: &Path| drop(home.run(dir, "hg", &["push", "-q"]));
+    let team = |repo: &Path| synced(&home, repo, &["team"]).remove("team").unwrap();
+    add(&home, &a, &["First", "--ledger", "team"]);
+    team(&a);
+    team(&b);
+    // One side has another file: it comes along once its author sent it.
+    commit(&one, "of one\n");
+    add(&home, &a, &["Second", "--ledger", "team"]);
+    assert_eq!(team(&a)["how"], "conflict", "a user's commit is theirs to push");
+    push(&one);
+    assert_eq!(team(&a)["how"], "synced");
+    add(&home, &b, &["Third", "--ledger", "team"]);
+    let row = team(&b);
+    assert_eq!(row["how"], "synced", "{row}");
+    assert_eq!(fs::read_to_string(two.join("README")).unwrap(), "of one\n");
+    // Both have it, differently: nobody guesses, and both files stay as they are.
+    team(&a);
+    commit(&one, "one says so\n");
+    push(&one);
+    add(&home, &a, &["Fourth", "--ledger", "team"]);
+    assert_eq!(team(&a)["how"], "synced");
+    commit(&two, "two says so\n");
+    let fifth = add(&home, &b, &["Fifth", "--ledger", "team"]);
+    let row = team(&b);
+    assert_eq!(row["how"], "conflict", "{row}");
+    assert_eq!(fs::read_to_string(two.join("README")).unwrap(), "two says so\n");
+    assert_eq!(listed(&home, &b).len(), 5, "what came in is here");
+    assert_eq!(listed(&home, &b)[&fifth]["title"], "Fifth");
 }
 
 /// Proof 5: an issue that exists only on another branch is nobody's deletion.
@@ -445,8 +465,7 @@ fn the_past_of_an_issue_is_what_version_control_remembers() {
         home.toft(&repo, &["sync", "team"]).ok();
         let first = match vcs {
             Vcs::Hg => home.run(&dir, "hg", &["log", "-r", ".", "-T", "{node}"]),
-            Vcs::Git => home.run(&dir, "git", &["rev-parse", "HEAD"]),
-            _ => home.run(&dir, "jj", &["log", "--no-graph", "-r", "@-", "-T", "commit_id"]),
+            _ => home.run(&dir.join(".git/toft/ledger.git"), "git", &["rev-parse", "toft-ledger"]),
         };
         home.toft(&repo, &["edit", &id, "--title", "As it is", "-p", "0"]).ok();
         add(&home, &repo, &["Another", "--ledger", "team"]);
@@ -474,7 +493,7 @@ fn ledgers_exchange_themselves_where_that_is_wanted() {
     let (remote, clones) = cloned(&home, &["a", "b"]);
     let (a, b) = (&clones[0], &clones[1]);
     add(&home, a, &["Nobody asked"]);
-    assert_eq!(home.run(&remote, "git", &["branch", "--list", "toft"]), "", "only where that is wanted");
+    assert_eq!(home.run(&remote, "git", &["branch", "--list", "toft-ledger"]), "", "only where that is wanted");
     fs::write(a.join(".git/toft/config.toml"), "[sync]\nauto = \"1h\"\n").unwrap();
     let id = add(&home, a, &["By itself"]);
     how(&home, b);

@@ -5,7 +5,7 @@ use clap::Args;
 /// Exchange ledgers with other clones: fetch, merge, commit, push. Being offline is not an error.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A ledger beside a git or jj repository is exchanged as the branch `toft` of its remote; your HEAD, index and files are not changed. A \
+A ledger beside a git or jj repository is exchanged as the branch `toft-ledger` of its remote; your repository is not changed. A \
 planning or shared ledger is committed, pulled and pushed in its own repository. For a ledger in the working tree, toft merges the \
 remote's copy into yours and leaves committing to you.
 
@@ -36,7 +36,7 @@ pub(crate) struct Sync {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 In a ledger in the working tree, a proposal is one more line for your next commit. For a ledger beside the repository, it is a branch \
-`toft-propose/ID` with one commit on top of upstream's; toft removes the branch when the proposal is decided.
+`toft-propose/ID` with one commit on top of upstream's, sent with --push; toft removes the branch when the proposal is decided.
 
 Published by default: title, type, priority, body, design, acceptance, due, the time of creation, dependencies and parent that upstream \
 can see, and labels that upstream uses. --with adds: created (the author), labels (all of them), comments, notes, owner, assignee, \

@@ -121,7 +121,10 @@ impl View for ProposalsMade {
                     page.line(format!("  its branch {branch} is on {}; open a pull request from it", clean(remote)));
                 }
                 (Some(branch), None, _) => {
-                    page.line(format!("  its branch is {branch}; git push origin {branch}, then open a pull request"));
+                    let id = clean(&issue.id);
+                    page.line(format!(
+                        "  {branch} is not sent: toft propose {id} --push REMOTE, then open a pull request"
+                    ));
                 }
                 (None, _, LedgerKind::Tree) => page.line("  one more line in .toft/issues.jsonl, for your next commit"),
                 (None, ..) => page.line("  its maintainer decides: toft accept, toft reject"),

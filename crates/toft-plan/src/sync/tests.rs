@@ -154,7 +154,11 @@ impl Exchange for FakeExchange<'_> {
         Ok(None)
     }
 
-    fn tidy(&self, _memo: &std::path::Path) {}
+    fn tidy(&self) {}
+
+    fn forget_unreachable(&self) -> Result<(), ExchangeError> {
+        Ok(())
+    }
 
     fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {
         Ok(Vec::new())

@@ -8,6 +8,7 @@ use std::{
 use super::git_dir;
 use crate::{
     Checkout,
+    command::Run,
     git_run::Git,
     git_view::{parse_plain_settings, plain_file},
 };
@@ -63,6 +64,12 @@ fn find_in_files(files: &[PathBuf], key: &str) -> Option<String> {
         }
     }
     None
+}
+
+/// A run for a user without a name and an address.
+pub(crate) fn anonymous(run: Run) -> Run {
+    let run = run.env("GIT_AUTHOR_NAME", "toft").env("GIT_AUTHOR_EMAIL", "toft@localhost");
+    run.env("GIT_COMMITTER_NAME", "toft").env("GIT_COMMITTER_EMAIL", "toft@localhost")
 }
 
 #[cfg(test)]

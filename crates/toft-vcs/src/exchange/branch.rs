@@ -1,26 +1,31 @@
-//! A ledger beside a git repository: a local ref, and an orphan branch on the remote, written with git plumbing. The
-//! user's HEAD, index and files are neither read nor changed.
+//! A ledger that no commit of the user holds: a bare repository of toft's own, exchanged as one branch of the remote of
+//! the git repository that it belongs to. That repository is read for its remotes, and never written.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use super::{
-    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, classify_failure, content, git_dir, owned, pack,
-    read_files, refs, rewrite, unsent,
+    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, classify_failure, content, git_dir,
+    ledger_repository::{LEDGER_BRANCH, LEDGER_REF, LedgerRepository},
+    owned, read_files, refs, rewrite, unsent,
 };
-use crate::{Checkout, RunError, git_run::Git};
+use crate::{Checkout, RunError};
 
-/// The ref of the ledger.
-pub(super) const LEDGER_REF: &str = "refs/toft/ledger";
-/// The default name of the branch on the remote.
-const DEFAULT_BRANCH: &str = "toft";
+/// The branch of a ledger on a remote before it was called `toft-ledger`. Its name excludes those of branches below it.
+const FORMER_BRANCH: &str = "refs/heads/toft";
+/// That branch, as fetched.
+const FORMER_FETCHED: &str = "refs/toft/former";
 /// Prefix of proposal branches.
 const PROPOSAL_PREFIX: &str = "toft-propose/";
 
 /// The exchange of a ledger that is not part of a working tree.
 pub struct Branch {
-    git: Git,
-    git_dir: PathBuf,
+    repository: LedgerRepository,
+    /// The git directory of the project.
+    project: PathBuf,
+    /// The ledger's files.
     dir: PathBuf,
+    /// The ledger's place among others on the same branch: empty, or ending in `/`.
+    prefix: String,
     remote: Option<(String, refs::RemoteGit)>,
     /// The ref of the ledger on the remote.
     there: String,
@@ -34,10 +39,12 @@ pub struct Branch {
     seen: Option<String>,
     /// The files of a commit that was read.
     read: Option<(String, Files)>,
-    /// Commits that were replaced before they were sent.
-    replaced: Vec<String>,
+    /// The commit of the branch that the ledger was exchanged as before, on a remote that has no other.
+    former: Option<String>,
     /// The committer.
     who: Option<String>,
+    /// Changes of the ledger's own repositories, for the user.
+    notes: Vec<String>,
     patience: Duration,
 }
 
@@ -51,39 +58,66 @@ pub struct Proposal {
 }
 
 impl Branch {
-    /// The ledger in `dir` of a checkout under git, or under Jujutsu with a git backend.
+    /// The ledger in `dir` beside a checkout under git, or under Jujutsu with a git backend.
     pub fn open(checkout: &Checkout, dir: &std::path::Path, reach: Contact<'_>) -> Result<Option<Self>, ExchangeError> {
-        let Some(git_dir) = git_dir(checkout) else { return Ok(None) };
-        let git = Git::of(&git_dir)?;
-        let remote = match refs::choose(&git_dir, reach.remote)? {
-            Some((name, url)) => Some((name, refs::remote_git(&git_dir, &url, reach.patience)?)),
+        Self::open_part(checkout, dir, String::new(), reach)
+    }
+
+    /// The same for one of several ledgers on the branch.
+    pub(super) fn open_part(
+        checkout: &Checkout,
+        dir: &std::path::Path,
+        prefix: String,
+        reach: Contact<'_>,
+    ) -> Result<Option<Self>, ExchangeError> {
+        let Some(project) = git_dir(checkout) else { return Ok(None) };
+        let repository = LedgerRepository::open(&checkout.state_dir(), &project)?;
+        let remote = match refs::choose(&project, reach.remote)? {
+            Some((name, url)) => {
+                let git = refs::ledger_git(&project, &repository.dir, &name, &url, reach.patience)?;
+                Some((name, git))
+            }
             None => None,
         };
-        let here = refs::resolve(&git, &git_dir, LEDGER_REF)?;
+        let here = refs::resolve(&repository.git, &repository.dir, LEDGER_REF)?;
+        let moved = repository.has_moved;
+        let notes = moved.then(|| format!("the ledger's history moved to {}", repository.dir.display()));
         let mut branch = Self {
-            git,
-            git_dir,
+            repository,
+            project,
             dir: dir.to_owned(),
+            prefix,
             remote,
-            there: format!("refs/heads/{}", reach.branch.unwrap_or(DEFAULT_BRANCH)),
+            there: format!("refs/heads/{}", reach.branch.unwrap_or(LEDGER_BRANCH)),
             here,
             theirs: None,
             asked: false,
             replaces: None,
             seen: None,
             read: None,
-            replaced: Vec::new(),
+            former: None,
             who: None,
+            notes: notes.into_iter().collect(),
             patience: reach.patience,
         };
         branch.theirs = branch.known(&branch.there)?;
         Ok(Some(branch))
     }
 
+    /// Takes the changes of the ledger's own repositories that the user was not told of.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// The commit of a ref in the ledger's repository.
+    fn resolve(&self, name: &str) -> Result<Option<String>, RunError> {
+        refs::resolve(&self.repository.git, &self.repository.dir, name)
+    }
+
     /// The commit of a remote branch at the last fetch.
     fn known(&self, branch: &str) -> Result<Option<String>, RunError> {
         match self.remote() {
-            Some(remote) => refs::resolve(&self.git, &self.git_dir, &tracking(remote, branch)),
+            Some(remote) => self.resolve(&tracking(remote, branch)),
             None => Ok(None),
         }
     }
@@ -93,24 +127,34 @@ impl Branch {
         if let Some((_, files)) = self.read.as_ref().filter(|(known, _)| known == commit) {
             return Ok(files.clone());
         }
-        let files = match content::at(&self.git, commit, "") {
-            // A partial clone may have a commit without its files, and this git command does not fetch them.
-            Err(_) if self.is_partial() && self.fetch_whole() => content::at(&self.git, commit, "")?,
-            files => files?,
-        };
+        let files = content::at(&self.repository.git, commit, &self.prefix)?;
         self.read = Some((commit.to_owned(), files.clone()));
         Ok(files)
     }
 
-    fn is_partial(&self) -> bool {
-        fs::read_to_string(self.git_dir.join("config")).is_ok_and(|text| text.to_ascii_lowercase().contains("promisor"))
+    /// Fetches the ledger under its former name, from a remote that has none under the present one.
+    fn fetch_former(&self) -> Result<Option<String>, ExchangeError> {
+        let Some((remote, git)) = self.remote.as_ref().filter(|_| self.there == LEDGER_REF) else { return Ok(None) };
+        if !git.fetch(remote, &[&format!("+{FORMER_BRANCH}:{FORMER_FETCHED}")], &["--no-filter"])? {
+            return Ok(None);
+        }
+        let commit = self.resolve(FORMER_FETCHED)?;
+        self.repository.git.run(["update-ref", "-d", FORMER_FETCHED])?.ok()?;
+        match &commit {
+            Some(former) if self.other_content(former)?.is_none() => Ok(commit),
+            _ => Ok(None),
+        }
     }
 
-    /// Fetches the remote's ledger again completely; returns whether it exists.
-    fn fetch_whole(&self) -> bool {
-        let Some((remote, git)) = &self.remote else { return false };
-        let refs = format!("+{}:{}", self.there, tracking(remote, &self.there));
-        git.fetch(remote, &[&refs], &["--refetch", "--no-filter"]).unwrap_or(false)
+    /// What a commit contains besides ledgers.
+    fn other_content(&self, commit: &str) -> Result<Option<String>, RunError> {
+        match self.prefix.is_empty() {
+            true => owned::not_a_ledger(&self.repository.git, commit),
+            false => {
+                let paths = owned::paths(&self.repository.git, commit)?;
+                Ok(owned::foreign(paths.iter().map(String::as_str)).map(str::to_owned))
+            }
+        }
     }
 
     /// Refuses a branch of that name that is not a ledger: it is neither read nor written.
@@ -119,10 +163,7 @@ impl Branch {
         let name = self.there.trim_start_matches("refs/heads/");
         let advice = "no ledger is written there; choose another name with [sync] branch = \"…\" in toft's config.toml";
         let other = match &self.theirs {
-            Some(theirs) if self.here.as_ref() != Some(theirs) => match owned::not_a_ledger(&self.git, theirs) {
-                Err(_) if self.is_partial() && self.fetch_whole() => owned::not_a_ledger(&self.git, theirs)?,
-                other => other?,
-            },
+            Some(theirs) if self.here.as_ref() != Some(theirs) => self.other_content(theirs)?,
             _ => None,
         };
         if let Some(path) = other {
@@ -131,7 +172,8 @@ impl Branch {
         }
         let below = tracking(remote, &format!("{}/", self.there));
         if self.theirs.is_none()
-            && let Some(taken) = self.git.run(["for-each-ref", "--count=1", "--format=%(refname)", &below])?.maybe()?
+            && let Some(taken) =
+                self.repository.git.run(["for-each-ref", "--count=1", "--format=%(refname)", &below])?.maybe()?
             && let Some(taken) = taken.strip_prefix(&below).filter(|taken| !taken.is_empty())
         {
             let said = format!("{remote} has a branch `{name}/{taken}`, so none can be called `{name}`: {advice}");
@@ -160,31 +202,34 @@ impl Branch {
         let gone: Vec<&String> = before.keys().filter(|path| !files.contains_key(*path)).collect();
         let who = match &self.who {
             Some(who) => who.clone(),
-            None => self.git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.unwrap_or_else(|| {
+            None => self.repository.git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.unwrap_or_else(|| {
                 let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
                 format!("toft <toft@localhost> {now} +0000")
             }),
         };
         self.who = Some(who.clone());
-        self.git.run(["-c", "pack.compression=1", "fast-import", "--quiet", "--force", "--done"])?.ok_fed(|to| {
-            if parent.is_none() {
-                writeln!(to, "reset {name}\n")?;
-            }
-            writeln!(to, "commit {name}\ncommitter {who}\ndata {}\n{message}", message.len())?;
-            if let Some(parent) = parent {
-                writeln!(to, "from {parent}")?;
-            }
-            for path in gone {
-                writeln!(to, "D {path}")?;
-            }
-            for (name, bytes) in files {
-                writeln!(to, "M 100644 inline {name}\ndata {}", bytes.len())?;
-                to.write_all(bytes)?;
-                writeln!(to)?;
-            }
-            writeln!(to, "done")
-        })?;
-        let made = refs::resolve(&self.git, &self.git_dir, name)?;
+        let prefix = &self.prefix;
+        self.repository.git.run(["-c", "pack.compression=1", "fast-import", "--quiet", "--force", "--done"])?.ok_fed(
+            |to| {
+                if parent.is_none() {
+                    writeln!(to, "reset {name}\n")?;
+                }
+                writeln!(to, "commit {name}\ncommitter {who}\ndata {}\n{message}", message.len())?;
+                if let Some(parent) = parent {
+                    writeln!(to, "from {parent}")?;
+                }
+                for path in gone {
+                    writeln!(to, "D {prefix}{path}")?;
+                }
+                for (name, bytes) in files {
+                    writeln!(to, "M 100644 inline {prefix}{name}\ndata {}", bytes.len())?;
+                    to.write_all(bytes)?;
+                    writeln!(to)?;
+                }
+                writeln!(to, "done")
+            },
+        )?;
+        let made = self.resolve(name)?;
         made.ok_or_else(|| ExchangeError::Conflict(format!("git made no commit for {name}")))
     }
 
@@ -192,9 +237,9 @@ impl Branch {
     fn look(&self) -> Option<String> {
         let below = tracking(self.remote()?, &format!("refs/heads/{PROPOSAL_PREFIX}"));
         let mut seen: Vec<String> = self.theirs.iter().cloned().collect();
-        if refs::any_below(&self.git_dir, &below) {
+        if refs::any_below(&self.repository.dir, &below) {
             let words = ["for-each-ref", "--format=%(refname) %(objectname)", &below];
-            let listed = self.git.run(words).and_then(|run| run.text()).unwrap_or_default();
+            let listed = self.repository.git.run(words).and_then(|run| run.text()).unwrap_or_default();
             seen.extend(listed.lines().filter_map(|line| line.strip_prefix(&below)).map(str::to_owned));
         }
         seen.sort();
@@ -202,7 +247,7 @@ impl Branch {
     }
 
     fn point(&mut self, to: String) -> Result<(), ExchangeError> {
-        self.git.run(["update-ref", LEDGER_REF, &to])?.ok()?;
+        self.repository.git.run(["update-ref", LEDGER_REF, &to])?.ok()?;
         self.here = Some(to);
         Ok(())
     }
@@ -211,15 +256,15 @@ impl Branch {
     fn proposals(&self) -> Result<Vec<Proposal>, ExchangeError> {
         let Some(remote) = self.remote() else { return Ok(Vec::new()) };
         let below = tracking(remote, &format!("refs/heads/{PROPOSAL_PREFIX}"));
-        if !refs::any_below(&self.git_dir, &below) {
+        if !refs::any_below(&self.repository.dir, &below) {
             return Ok(Vec::new());
         }
-        let listed = self.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
+        let listed = self.repository.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
         let mut proposals = Vec::new();
         for name in listed.lines() {
             let id = name.strip_prefix(&below).unwrap_or_default().to_owned();
             // A branch that is not a ledger, or too large, proposes nothing.
-            if let Ok(files) = content::at(&self.git, name, "") {
+            if let Ok(files) = content::at(&self.repository.git, name, "") {
                 proposals.push(Proposal { id, files });
             }
         }
@@ -234,7 +279,6 @@ impl Branch {
     /// Creates a branch that adds one issue to the remote's state: `edited` contains its files with that issue. Returns
     /// the name of the branch.
     pub fn propose(&mut self, id: &str, edited: &Files, message: &str) -> Result<String, ExchangeError> {
-        self.refuse_checked_out(id)?;
         let (name, parent) = (format!("{PROPOSAL_PREFIX}{id}"), self.theirs.clone());
         self.commit(&format!("refs/heads/{name}"), parent.as_deref(), edited, message)?;
         Ok(name)
@@ -242,15 +286,23 @@ impl Branch {
 
     /// Sends a proposal branch to a remote.
     pub fn send_proposal(&self, id: &str, to: &str) -> Result<(), ExchangeError> {
-        let url = self.url_of(to)?;
         let branch = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
-        let sent = refs::remote_git(&self.git_dir, &url, self.patience)?.push(to, &format!("+{branch}:{branch}"));
+        let sent = self.git_for(to)?.push(to, &format!("+{branch}:{branch}"));
         sent.map_err(|error| classify_failure(error, to))
+    }
+
+    /// Git for a remote of the project, or for a URL.
+    fn git_for(&self, remote: &str) -> Result<refs::RemoteGit, ExchangeError> {
+        let url = match remote.contains(':') || remote.starts_with(['/', '.']) {
+            true => remote.to_owned(),
+            false => self.url_of(remote)?,
+        };
+        Ok(refs::ledger_git(&self.project, &self.repository.dir, remote, &url, self.patience)?)
     }
 
     /// The URL of a remote.
     pub fn url_of(&self, remote: &str) -> Result<String, ExchangeError> {
-        let known = refs::choose(&self.git_dir, Some(remote))?.map(|(_, url)| url);
+        let known = refs::choose(&self.project, Some(remote))?.map(|(_, url)| url);
         known.ok_or_else(|| ExchangeError::Conflict(format!("there is no remote `{remote}`")))
     }
 
@@ -261,37 +313,23 @@ impl Branch {
         }
         let name = format!("refs/toft/offered/{id}");
         let refs = format!("+refs/heads/{PROPOSAL_PREFIX}{id}:{name}");
-        if !refs::remote_git(&self.git_dir, from, self.patience)?.fetch(from, &[&refs], &["--no-filter"])? {
+        if !self.git_for(from)?.fetch(from, &[&refs], &["--no-filter"])? {
             return Err(ExchangeError::Conflict(format!("{from} has no branch {PROPOSAL_PREFIX}{id}")));
         }
-        let files = content::at(&self.git, &name, "");
-        self.git.run(["update-ref", "-d", &name])?.ok()?;
+        let files = content::at(&self.repository.git, &name, "");
+        self.repository.git.run(["update-ref", "-d", &name])?.ok()?;
         Ok(Proposal { id: id.to_owned(), files: files? })
-    }
-
-    /// Refuses to change a proposal branch that is checked out in a worktree.
-    fn refuse_checked_out(&self, id: &str) -> Result<(), ExchangeError> {
-        let branch = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
-        match self.git.run(["for-each-ref", "--format=%(worktreepath)", &branch])?.maybe()? {
-            Some(path) if !path.trim().is_empty() => {
-                let path = path.trim();
-                Err(ExchangeError::Conflict(format!(
-                    "{PROPOSAL_PREFIX}{id} is checked out in {path}; switch to another branch first"
-                )))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Issues that local branches propose.
     pub fn proposed_here(&self) -> Result<Vec<String>, ExchangeError> {
         let below = format!("refs/heads/{PROPOSAL_PREFIX}");
-        let listed = self.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
+        let listed = self.repository.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
         Ok(listed.lines().filter_map(|name| name.strip_prefix(&below)).map(str::to_owned).collect())
     }
 
     /// Deletes proposal branches: locally, and on the remote that each was pushed to if it is still at the pushed commit.
-    /// A checked-out branch is kept locally; one without a local copy is deleted on the remote if `ours` accepts its files.
+    /// One without a local copy is deleted on the remote if `ours` accepts its files.
     pub fn clear_proposals(
         &self,
         decided: &BTreeMap<String, String>,
@@ -301,9 +339,9 @@ impl Branch {
         let mut here = Vec::new();
         for (id, remote) in decided {
             let name = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
-            let sent = match refs::resolve(&self.git, &self.git_dir, &name)? {
+            let sent = match self.resolve(&name)? {
                 Some(commit) => {
-                    here.push((id, name.clone(), commit.clone()));
+                    here.push((name.clone(), commit.clone()));
                     Some(commit)
                 }
                 None if remote.is_empty() => None,
@@ -314,13 +352,11 @@ impl Branch {
             }
         }
         for (remote, branches) in remotes {
-            let git = refs::remote_git(&self.git_dir, &self.url_of(remote)?, self.patience)?;
+            let git = self.git_for(remote)?;
             git.delete(remote, &branches).map_err(|error| classify_failure(error, remote))?;
         }
-        for (id, name, commit) in here {
-            if self.refuse_checked_out(id).is_ok() {
-                self.git.run(["update-ref", "-d", &name, &commit])?.ok()?;
-            }
+        for (name, commit) in here {
+            self.repository.git.run(["update-ref", "-d", &name, &commit])?.ok()?;
         }
         Ok(())
     }
@@ -333,21 +369,20 @@ impl Branch {
         ours: &impl Fn(&str, &Files) -> bool,
     ) -> Result<Option<String>, ExchangeError> {
         let name = format!("refs/toft/offered/{id}");
-        let from = refs::remote_git(&self.git_dir, &self.url_of(remote)?, self.patience)?;
+        let from = self.git_for(remote)?;
         if !from.fetch(remote, &[&format!("+refs/heads/{PROPOSAL_PREFIX}{id}:{name}")], &["--no-filter"])? {
             return Ok(None);
         }
-        let commit = refs::resolve(&self.git, &self.git_dir, &name)?;
-        let files = content::at(&self.git, &name, "");
-        self.git.run(["update-ref", "-d", &name])?.ok()?;
+        let commit = self.resolve(&name)?;
+        let files = content::at(&self.repository.git, &name, "");
+        self.repository.git.run(["update-ref", "-d", &name])?.ok()?;
         Ok(commit.filter(|_| files.is_ok_and(|files| ours(id, &files))))
     }
 
     /// Whether a branch of a remote proposes this issue; queries the remote.
     pub fn proposed_at(&self, remote: &str, id: &str) -> Result<bool, ExchangeError> {
-        let url = self.url_of(remote)?;
         let branch = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
-        let git = refs::remote_git(&self.git_dir, &url, self.patience)?;
+        let git = self.git_for(remote)?;
         let ended = git.run(["ls-remote", "--exit-code", "--upload-pack=git-upload-pack", remote, &branch])?.end()?;
         match ended.code {
             0 => Ok(true),
@@ -381,10 +416,12 @@ impl Exchange for Branch {
         let before = self.theirs.take();
         self.theirs = self.known(&self.there)?;
         self.refuse_other_branch()?;
+        self.former = if self.theirs.is_none() { self.fetch_former()? } else { None };
+        self.theirs = self.theirs.take().or_else(|| self.former.clone());
         let rewritten = match (&before, &self.theirs) {
             // We pushed this commit ourselves, on top of the previous one.
             (Some(_), Some(now)) if self.here.as_ref() == Some(now) => false,
-            (Some(before), Some(now)) => !refs::ancestor(&self.git, before, now)?,
+            (Some(before), Some(now)) => !refs::ancestor(&self.repository.git, before, now)?,
             (Some(_), None) => true,
             (None, _) => false,
         };
@@ -416,30 +453,36 @@ impl Exchange for Branch {
         }
         // A commit that was recorded but not accepted by the remote yet is pushed again unchanged.
         if let Some(here) = here.as_ref().filter(|_| here != base)
-            && self.git.run(["rev-parse", "--verify", "--quiet", &format!("{here}^")])?.maybe()? == base
+            && self.repository.git.run(["rev-parse", "--verify", "--quiet", &format!("{here}^")])?.maybe()? == base
             && self.files_at(here)? == files
         {
             return Ok(false);
         }
         self.here = Some(self.commit(LEDGER_REF, base.as_deref(), &files, message)?);
-        self.replaced.extend(here.filter(|here| Some(here) != base.as_ref()));
         Ok(true)
     }
 
     fn send(&mut self) -> Result<Sent, ExchangeError> {
         let (Some((remote, git)), Some(here)) = (&self.remote, &self.here) else { return Ok(Sent::Same) };
-        if self.theirs.as_ref() == Some(here) {
+        if self.theirs.as_ref() == Some(here) && self.former.is_none() {
             return Ok(Sent::Same);
         }
         let what = format!("{here}:{}", self.there);
         let sent = match &self.replaces {
-            Some(was) => git.replace(remote, &what, &self.there, was),
-            None => git.push(remote, &what),
+            // What was rewritten has its old history under the former name.
+            Some(was) if self.former.is_none() => git.replace(remote, &what, &self.there, was),
+            _ => git.push(remote, &what),
         };
         match sent {
             Ok(()) => {
+                if let Some(former) = self.former.take() {
+                    self.notes.push(match git.delete(remote, &[(FORMER_BRANCH.to_owned(), former)]) {
+                        Ok(()) => format!("the branch `toft` of {remote} is `{LEDGER_BRANCH}` now"),
+                        Err(error) => format!("the ledger is `{LEDGER_BRANCH}` of {remote} now; `toft` stays: {error}"),
+                    });
+                }
                 if self.replaces.take().is_some() {
-                    self.git.run(["update-ref", &tracking(remote, &self.there), here])?.ok()?;
+                    self.repository.git.run(["update-ref", &tracking(remote, &self.there), here])?.ok()?;
                 }
                 // After a normal push, the next fetch updates the tracking ref.
                 self.theirs = Some(here.clone());
@@ -457,7 +500,7 @@ impl Exchange for Branch {
     fn purge(&mut self, keep: &dyn Fn(&[u8]) -> bool) -> Result<usize, ExchangeError> {
         let Some(base) = self.base() else { return Ok(0) };
         self.files_at(&base)?;
-        let rewritten = rewrite::without(&self.git, &self.git_dir, &base, "", keep)?;
+        let rewritten = rewrite::without(&self.repository.git, &self.repository.dir, &base, &self.prefix, keep)?;
         if self.asked {
             self.replaces = self.theirs.replace(rewritten.tip);
         } else {
@@ -470,10 +513,11 @@ impl Exchange for Branch {
         let mut found = Vec::new();
         let mut known = vec![format!("refs/heads/{PROPOSAL_PREFIX}"), "refs/toft/offered/".to_owned()];
         known.extend(self.remote().map(|remote| tracking(remote, &format!("refs/heads/{PROPOSAL_PREFIX}"))));
-        let listed = self.git.run(["for-each-ref", "--format=%(refname)"])?.args(&known).text()?;
+        let listed = self.repository.git.run(["for-each-ref", "--format=%(refname)"])?.args(&known).text()?;
         for name in listed.lines() {
-            let words = ["log", "-1", "--format=%H", &format!("-S{text}"), name, "--", ISSUES, super::ARCHIVE];
-            if self.git.run(words)?.maybe()?.is_some() {
+            let paths = [ISSUES, super::ARCHIVE].map(|path| format!("{}{path}", self.prefix));
+            let words = ["log", "-1", "--format=%H", &format!("-S{text}"), name, "--", &paths[0], &paths[1]];
+            if self.repository.git.run(words)?.maybe()?.is_some() {
                 let shown = name.trim_start_matches("refs/heads/").trim_start_matches("refs/toft/remotes/");
                 found.push(shown.to_owned());
             }
@@ -488,13 +532,12 @@ impl Exchange for Branch {
         }
     }
 
-    fn tidy(&self, memo: &std::path::Path) {
-        let tips = || self.here.iter().chain(&self.theirs).cloned().collect();
-        let file = fs::metadata(self.dir.join(ISSUES)).map_or(0, |meta| meta.len());
-        pack::tidy(&self.git, &self.git_dir, &tips, &self.replaced, file, memo, pack::GRACE);
-        if let Some((_, there)) = &self.remote {
-            there.tidy(&self.there, &self.replaced, file, memo);
-        }
+    fn tidy(&self) {
+        self.repository.collect_garbage(fs::metadata(self.dir.join(ISSUES)).map_or(0, |meta| meta.len()));
+    }
+
+    fn forget_unreachable(&self) -> Result<(), ExchangeError> {
+        Ok(self.repository.forget_unreachable()?)
     }
 
     fn offered(&self) -> Result<Vec<Proposal>, ExchangeError> {

@@ -7,10 +7,13 @@ use std::{
 };
 
 use super::{
-    ARCHIVE, Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, belongs, classify_failure,
-    own::OURS, patch, read_files, refuse_foreign, unsent,
+    ARCHIVE, Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, belongs, classify_failure, patch,
+    read_files, refuse_foreign, unsent,
 };
 use crate::{RunError, Vcs, command::Run, lock::io};
+
+/// Prefix of our commit messages.
+const OURS: &str = "toft: ";
 
 /// The exchange of a ledger's own repository.
 pub(super) struct OwnHg {
@@ -318,7 +321,11 @@ impl Exchange for OwnHg {
         Ok(None)
     }
 
-    fn tidy(&self, _memo: &Path) {}
+    fn tidy(&self) {}
+
+    fn forget_unreachable(&self) -> Result<(), ExchangeError> {
+        Ok(())
+    }
 
     fn offered(&self) -> Result<Vec<super::Proposal>, ExchangeError> {
         Ok(Vec::new())

@@ -1,12 +1,14 @@
 //! The history of a ledger in version control: changes of an issue, the files at an earlier time, and what a range of
 //! commits would publish.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use super::{ExchangeError, Files, ISSUES, Site, branch, content, git_dir, hg::Hg, refs};
+use super::{
+    ExchangeError, Files, ISSUES, Site, content, git_dir,
+    hg::Hg,
+    ledger_repository::{LEDGER_REF, LedgerRepository},
+    owned, prefix_on_branch, refs,
+};
 use crate::{Checkout, RunError, Vcs, git_run::Git};
 
 /// Maximum number of commits that are searched for an issue.
@@ -45,8 +47,6 @@ pub struct Changed {
     pub before: Vec<String>,
     /// The issue's lines after it, as in the file; empty if it removed them.
     pub lines: Vec<String>,
-    /// The clone is shallow, and has no history before this commit.
-    pub cut_off: bool,
 }
 
 /// Start of the part of a commit message that lists every change of an issue, one per line.
@@ -85,13 +85,24 @@ fn head_of(text: &str) -> Option<(Changed, String)> {
 impl History {
     /// The history of a ledger beside a repository.
     pub fn of_branch(checkout: &Checkout) -> Result<Self, ExchangeError> {
-        let way = match git_dir(checkout) {
-            Some(git_dir) => {
-                HistoryWay::Git { git: Git::of(&git_dir)?, tip: branch::LEDGER_REF.to_owned(), own: Some(git_dir) }
-            }
-            None => HistoryWay::None,
+        let own = LedgerRepository::path(&checkout.state_dir());
+        let way = match own.is_dir() {
+            true => HistoryWay::Git { git: Git::of(&own)?, tip: LEDGER_REF.to_owned(), own: Some(own) },
+            false => HistoryWay::None,
         };
         Ok(Self { way, prefix: String::new() })
+    }
+
+    /// The history of a ledger in a directory of its own; `parts` as in [`super::of_directory`].
+    pub fn of_own_dir(dir: &Path, parts: bool) -> Result<Self, ExchangeError> {
+        if let Some(checkout) = crate::find(dir)?.filter(|found| matches!(found.vcs, Vcs::Git | Vcs::Jj)) {
+            let site = Site::new(checkout, dir)?;
+            if owned::shared_with(&site, parts)?.is_none() {
+                let prefix = prefix_on_branch(&site, parts);
+                return Ok(Self { prefix, ..Self::of_branch(&site.checkout)? });
+            }
+        }
+        Self::of_dir(dir)
     }
 
     /// The history of a ledger in a directory, under any version control.
@@ -123,7 +134,7 @@ impl History {
         let sign = format!("\"id\":{}", quoted(id));
         match &self.way {
             HistoryWay::Git { git, tip, own: Some(git_dir) } => match refs::resolve(git, git_dir, tip)? {
-                Some(tip) => self.of_issue_told(git, git_dir, &tip, id, limit),
+                Some(tip) => self.of_issue_told(git, &tip, id, limit),
                 None => Ok(Vec::new()),
             },
             HistoryWay::Git { git, tip, own: None } => {
@@ -139,21 +150,13 @@ impl History {
     }
 
     /// Reads messages. For commits made by hand the content is compared.
-    fn of_issue_told(
-        &self,
-        git: &Git,
-        git_dir: &Path,
-        tip: &str,
-        id: &str,
-        limit: usize,
-    ) -> Result<Vec<Changed>, ExchangeError> {
+    fn of_issue_told(&self, git: &Git, tip: &str, id: &str, limit: usize) -> Result<Vec<Changed>, ExchangeError> {
         let run = git.run(["log", "--first-parent", "--format=%x00%H%x1f%cI%x1f%an%x1f%B", tip, "--"])?;
         let said = String::from_utf8_lossy(&run.ok()?).into_owned();
-        let (mut found, mut untold, mut order, mut last) = (Vec::new(), Vec::new(), Vec::new(), None);
+        let (mut found, mut untold, mut order) = (Vec::new(), Vec::new(), Vec::new());
         for text in said.split('\0').skip(1) {
             let Some((mut changed, message)) = head_of(text) else { continue };
             order.push(changed.revision.clone());
-            last = Some(changed.clone());
             match changes_told(&message, id) {
                 Some(changes) if changes.is_empty() => {}
                 Some(changes) if found.len() < limit => {
@@ -174,13 +177,6 @@ impl History {
             found.sort_by_key(place);
         }
         found.truncate(limit);
-        // A shallow clone has its oldest commit, and nothing before it.
-        let shallow = fs::read_to_string(git_dir.join("shallow")).unwrap_or_default();
-        if let Some(mut oldest) = last.filter(|last| found.len() < limit && shallow.contains(&last.revision)) {
-            found.retain(|changed| changed.revision != oldest.revision);
-            oldest.cut_off = true;
-            found.push(oldest);
-        }
         Ok(found)
     }
 
@@ -243,9 +239,8 @@ impl History {
             };
             let lines = lines_at(&revision)?;
             let before = older.take().map(|(_, lines)| lines).unwrap_or_default();
-            let (told, cut_off) = (Vec::new(), false);
-            let changed =
-                Changed { revision, at, by, message, told, before: before.clone(), lines: lines.clone(), cut_off };
+            let told = Vec::new();
+            let changed = Changed { revision, at, by, message, told, before: before.clone(), lines: lines.clone() };
             if lines != before {
                 found.push(changed.clone());
             }
@@ -368,7 +363,7 @@ pub fn outgoing(
             let run =
                 git.run(["log", "--no-ext-diff", "--no-textconv", "--text", "-p", "-U0", "--cc", "--no-color"])?;
             let run = run.args(["--format=%x00%H%n%B%x01", "--src-prefix=a/", "--dst-prefix=b/"]);
-            let known = ["--glob=refs/toft/upstream", "--glob=refs/toft/remotes"];
+            let known = ["--glob=refs/toft/upstream"];
             let run = match range {
                 Range::Unpublished => {
                     let head = match vcs {

@@ -3,20 +3,16 @@
 //! Every implementation has the same steps: [`Exchange::fetch`] fetches what the remote has, [`Exchange::record`] commits
 //! our files together with it, [`Exchange::send`] pushes. Nothing here interprets the files: the caller merges them.
 //!
-//! `branch.rs` is a ledger beside a git repository, `own.rs` one in a git repository of its own, `jj.rs` and `hg.rs`
-//! the same for Jujutsu, Mercurial and Sapling. `tree.rs` is a ledger among the user's own files, of which only the
-//! remote's copy is fetched. `owned.rs` decides which repositories belong to a ledger, `rewrite.rs` removes an issue
-//! from history.
+//! [`Branch`] is a ledger that no commit of the user holds, under git or Jujutsu; Mercurial and Sapling commit one in a
+//! repository of its own. [`Tree`] is a ledger among the user's own files: only the remote's copy is fetched.
 
 mod author;
 mod branch;
 mod content;
 mod hg;
 mod history;
-mod jj;
-mod own;
+mod ledger_repository;
 mod owned;
-mod pack;
 mod patch;
 pub(crate) mod refs;
 mod rewrite;
@@ -32,14 +28,15 @@ use std::{
 
 use thiserror::Error;
 
+pub(crate) use self::{author::anonymous, refs::ancestor};
 pub use self::{
     author::{author, author_email},
     branch::{Branch, Proposal},
     history::{Changed, History, Outgoing, Range, outgoing, told},
+    ledger_repository::LEDGER_BRANCH,
     tag::tag_text,
     tree::{Tree, committed},
 };
-pub(crate) use self::{own::anonymous, refs::ancestor};
 use crate::{Checkout, FindError, RunError, Vcs, lock::io, workspace::WorkspaceError};
 
 /// The main file; others are archives.
@@ -50,7 +47,7 @@ const ARCHIVE: &str = "archive";
 pub struct Contact<'r> {
     /// The remote, if one was named.
     pub remote: Option<&'r str>,
-    /// Name of the remote's branch that contains the ledger beside a repository; `toft` unless configured.
+    /// Name of the remote's branch that contains the ledger beside a repository; [`LEDGER_BRANCH`] unless configured.
     pub branch: Option<&'r str>,
     /// Time limit for an answer of the remote.
     pub patience: Duration,
@@ -177,8 +174,11 @@ pub trait Exchange {
     /// The files of the first parent of a new commit; `None` if they are unknown.
     fn before(&mut self) -> Result<Option<Files>, ExchangeError>;
 
-    /// Packs recorded and fetched objects if there are enough of them. `memo` stores the state between calls.
-    fn tidy(&self, memo: &Path);
+    /// Packs recorded and fetched objects if there are enough of them.
+    fn tidy(&self);
+
+    /// Deletes recorded content that no commit of the ledger has any more, as after a purge.
+    fn forget_unreachable(&self) -> Result<(), ExchangeError>;
 
     /// Issues that branches of the remote propose.
     fn offered(&self) -> Result<Vec<Proposal>, ExchangeError>;
@@ -209,11 +209,20 @@ pub fn of_directory(dir: &Path, parts: bool, reach: Contact<'_>) -> Result<Optio
         return Ok(Some(DirectoryExchange::Shared(Box::new(Tree::open(&site.checkout, dir, reach)?), why)));
     }
     Ok(match site.checkout.vcs {
-        Vcs::Git => Some(DirectoryExchange::Exclusive(Box::new(own::OwnGit::open(site, reach)?))),
-        Vcs::Jj => Some(DirectoryExchange::Exclusive(Box::new(jj::OwnJj::open(site, reach)?))),
+        Vcs::Git | Vcs::Jj => Branch::open_part(&site.checkout, dir, prefix_on_branch(&site, parts), reach)?
+            .map(|branch| DirectoryExchange::Exclusive(Box::new(branch))),
         Vcs::Hg | Vcs::Sl => Some(DirectoryExchange::Exclusive(Box::new(hg::OwnHg::open(site, reach)?))),
         Vcs::None => None,
     })
+}
+
+/// The place of a ledger's files on its branch. Of a part it is the fingerprint of its project alone: each clone may
+/// call the project something else.
+fn prefix_on_branch(site: &Site, parts: bool) -> String {
+    match site.prefix.rsplit_once('-') {
+        Some((_, print)) if parts => print.to_owned(),
+        _ => site.prefix.clone(),
+    }
 }
 
 /// Creates a git repository for ledgers in `dir`, unless it is the top of one. A repository of a parent directory
@@ -253,12 +262,12 @@ pub fn hooks_dir(checkout: &Checkout) -> Result<Option<PathBuf>, ExchangeError> 
     }
 }
 
-/// Whether git itself fetched a remote's ledger: a ref refs/remotes/REMOTE/toft exists and holds one.
+/// Whether git itself fetched a remote's ledger: a ref refs/remotes/REMOTE/toft-ledger exists and holds one.
 pub fn ledger_seen(checkout: &Checkout) -> Result<bool, ExchangeError> {
     let Some(git_dir) = git_dir(checkout) else { return Ok(false) };
     let git = crate::git_run::Git::of(&git_dir)?;
     for remote in remotes(checkout)? {
-        let name = format!("refs/remotes/{remote}/toft");
+        let name = format!("refs/remotes/{remote}/{LEDGER_BRANCH}");
         // In a partial clone, the content may not be available.
         let other = || owned::not_a_ledger(&git, &name).unwrap_or(None).is_some();
         if refs::resolve(&git, &git_dir, &name)?.is_some() && !other() {

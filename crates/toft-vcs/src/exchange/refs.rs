@@ -1,13 +1,9 @@
 //! Reads remotes and refs from git's files without starting git, and runs git commands that contact a remote.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
-use super::{ExchangeError, classify_failure, pack};
-use crate::{RunError, command::Run, git_run::Git};
+use super::{ExchangeError, classify_failure};
+use crate::{RunError, command::Run, git_run::Git, git_view::Settings};
 
 /// Time limit for a shallow clone to fetch the commits of its project.
 const FIRST_COMMITS: Duration = Duration::from_secs(300);
@@ -126,8 +122,44 @@ pub(crate) fn remote_git(git_dir: &Path, url: &str, patience: Duration) -> Resul
     let local = url.starts_with('/') || url.starts_with('.') || url.starts_with("file:") || url.starts_with("http");
     let own_ssh = || std::env::var_os("GIT_SSH_COMMAND").is_some() || std::env::var_os("GIT_SSH").is_some();
     let quiet = !local && !own_ssh() && git.run(["config", "--get", "core.sshCommand"])?.maybe()?.is_none();
-    let local = pack::local(url, git.dir());
-    Ok(RemoteGit { git, quiet, patience, local })
+    let is_local = url.starts_with(['/', '.']) || url.starts_with("file:");
+    Ok(RemoteGit { git, quiet, patience, is_local })
+}
+
+/// Git for the remote of a project, with objects and refs in the repository `own` in place of the project's. It reaches
+/// the remote as the project's repository does.
+pub(super) fn ledger_git(
+    project: &Path,
+    own: &Path,
+    remote: &str,
+    url: &str,
+    patience: Duration,
+) -> Result<RemoteGit, RunError> {
+    let reached = remote_git(project, url, patience)?;
+    let settings = contact_settings(project, remote, url)?;
+    Ok(RemoteGit { git: reached.git.with_repository(own, settings), ..reached })
+}
+
+/// Settings of a repository that say how a remote of it is reached.
+fn contact_settings(project: &Path, remote: &str, url: &str) -> Result<Settings, RunError> {
+    const SIGNS: [&str; 6] = ["pushurl", "[url", "[http", "[ssh", "[credential", "include"];
+    let mut settings = vec![(format!("remote.{remote}.url"), url.to_owned())];
+    settings.retain(|_| remote != url);
+    let text = fs::read_to_string(project.join("config")).unwrap_or_default().to_ascii_lowercase();
+    if !SIGNS.iter().any(|sign| text.contains(sign)) {
+        return Ok(settings);
+    }
+    let listed = Git::of(project)?.run(["config", "--list", "--show-scope", "-z"])?.ok()?;
+    let mut words = listed.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let push_url = format!("remote.{remote}.pushurl");
+    while let (Some(scope), Some(setting)) = (words.next(), words.next()) {
+        let Some((key, value)) = setting.split_once('\n') else { continue };
+        let of_contact = ["url.", "http.", "ssh.", "credential."].iter().any(|section| key.starts_with(section));
+        if matches!(&*scope, "local" | "worktree") && (of_contact || key == push_url) {
+            settings.push((key.to_owned(), value.to_owned()));
+        }
+    }
+    Ok(settings)
 }
 
 /// Runs git commands that contact a remote.
@@ -136,8 +168,8 @@ pub(crate) struct RemoteGit {
     /// ssh is toft's own choice, so it is told not to prompt.
     quiet: bool,
     patience: Duration,
-    /// The path of the remote repository, if it is on this machine.
-    local: Option<PathBuf>,
+    /// The remote repository is on this machine.
+    is_local: bool,
 }
 
 impl RemoteGit {
@@ -145,7 +177,7 @@ impl RemoteGit {
     pub(crate) fn outside(dir: &Path, url: &str, patience: Duration) -> Result<Self, RunError> {
         let own_ssh = std::env::var_os("GIT_SSH_COMMAND").is_some() || std::env::var_os("GIT_SSH").is_some();
         let quiet = !url.starts_with("http") && !own_ssh;
-        Ok(Self { git: Git::outside(dir).abroad(), quiet, patience, local: None })
+        Ok(Self { git: Git::outside(dir).abroad(), quiet, patience, is_local: false })
     }
 
     /// A git command with these arguments and the time limit.
@@ -209,25 +241,15 @@ impl RemoteGit {
     }
 
     fn push_with(&self, to: &str, what: &str, more: &[&str]) -> Result<(), RunError> {
-        // For a local remote, searching for deltas costs more than copying bytes; `tidy` packs them later.
-        let (settings, receive) = match self.local {
-            Some(_) => (["-c", "pack.window=0"].as_slice(), "git -c receive.unpackLimit=1 receive-pack"),
-            None => ([].as_slice(), "git-receive-pack"),
+        // For a local remote, searching for deltas costs more than copying bytes; its own git packs them later.
+        let (settings, receive) = match self.is_local {
+            true => (["-c", "pack.window=0"].as_slice(), "git -c receive.unpackLimit=1 receive-pack"),
+            false => ([].as_slice(), "git-receive-pack"),
         };
         let receive = format!("--receive-pack={receive}");
         let words = ["push", &receive, "--quiet", "--no-verify", "--no-recurse-submodules"];
         let words = settings.iter().copied().chain(words).chain(more.iter().copied()).chain([to, what]);
         self.run(words)?.ok().map(drop)
-    }
-
-    /// Packs the ledger's objects in a remote on this machine. A push that lost a race may have left its commit there.
-    pub(super) fn tidy(&self, branch: &str, replaced: &[String], file: u64, memo: &Path) {
-        if let Some(dir) = &self.local
-            && let Ok(git) = Git::of(dir)
-        {
-            let tips = || resolve(&git, dir, branch).ok().flatten().into_iter().collect();
-            pack::tidy(&git, dir, &tips, replaced, file, memo, pack::REMOTE_GRACE);
-        }
     }
 }
 

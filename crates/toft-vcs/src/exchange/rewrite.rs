@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs, io,
+    io,
     path::Path,
 };
 
@@ -41,12 +41,6 @@ pub(super) fn without(
     keep: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Rewritten, ExchangeError> {
     let commits = commits(git, tip)?;
-    let shallow = fs::read_to_string(git_dir.join("shallow")).unwrap_or_default();
-    if commits.iter().any(|commit| shallow.lines().any(|name| name == commit.name)) {
-        return Err(ExchangeError::Conflict(
-            "this clone does not have the ledger's whole history (it is shallow); purge in another clone".to_owned(),
-        ));
-    }
     let mut marks: HashMap<&str, usize> = HashMap::new();
     let mut changed = 0;
     let cut = commits.len() >= COMMITS;

@@ -1,16 +1,22 @@
 //! A ledger among the user's own files: the remote's copy is fetched and read. Nothing is committed unless the user
 //! asks for it.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use super::{
-    Contact, ExchangeError, Fetched, Files, Site, content, git_dir,
+    Contact, ExchangeError, Fetched, Files, Site,
+    author::anonymous,
+    content, git_dir,
     hg::{self, Hg},
-    own, refs,
+    refs,
 };
-use crate::{Checkout, Vcs, command::Run, git_run::Git};
+use crate::{Checkout, RunError, Vcs, command::Run, git_run::Git};
 
 const ATTRIBUTES: &str = ".gitattributes";
+/// Prefix of our index files in a git directory; the process id follows.
+const INDEX: &str = "toft-index.";
+/// An index file without writes for this long was left by a killed process.
+const ABANDONED_INDEX_AGE: Duration = Duration::from_secs(3_600);
 
 /// A ledger in a working tree.
 pub struct Tree {
@@ -137,14 +143,14 @@ impl Tree {
         let files = &files;
         let git = Git::inside(&self.site.checkout.common_dir, &self.site.checkout.root)?;
         let own = git.run(["rev-parse", "--absolute-git-dir"])?.text()?;
-        own::refuse_busy(Path::new(&own))?;
+        refuse_busy(Path::new(&own))?;
         let here = git.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.maybe()?;
         let tree = match &here {
             Some(here) => format!("{here}^{{tree}}"),
             None => String::from_utf8_lossy(&git.run(["mktree"])?.ok_fed(|_| Ok(()))?).trim().to_owned(),
         };
         let before = git.run(["rev-parse", &tree])?.text()?;
-        let (after, entries) = own::with_files(&git, Path::new(&own), &before, &self.site.prefix, files)?;
+        let (after, entries) = with_files(&git, Path::new(&own), &before, &self.site.prefix, files)?;
         if before == after {
             return Ok(false);
         }
@@ -152,8 +158,8 @@ impl Tree {
         if let Some(here) = &here {
             commit = commit.args(["-p", here]);
         }
-        let commit = own::named(&git, commit)?.text()?;
-        own::stage(&git, &entries)?;
+        let commit = named(&git, commit)?.text()?;
+        stage(&git, &entries)?;
         let mut update = vec!["update-ref", "-m", "toft sync --commit", "HEAD", commit.as_str()];
         update.extend(here.as_deref());
         git.run(update)?.ok()?;
@@ -204,4 +210,82 @@ pub fn committed(checkout: &Checkout, dir: &Path, text: &str) -> Result<bool, Ex
         }
         (None, _) => Ok(false),
     }
+}
+
+/// Refuses to commit while an operation of the user is in progress.
+fn refuse_busy(git_dir: &Path) -> Result<(), ExchangeError> {
+    let signs = ["rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"];
+    match signs.iter().any(|sign| git_dir.join(sign).exists()) {
+        true => {
+            let dir = git_dir.display();
+            Err(ExchangeError::Conflict(format!(
+                "a rebase, a merge or the like is in progress in {dir}; end it, then sync again"
+            )))
+        }
+        false => Ok(()),
+    }
+}
+
+fn text(said: &[u8]) -> String {
+    String::from_utf8_lossy(said).trim_end().to_owned()
+}
+
+/// Adds exactly these entries to the index.
+fn stage(git: &Git, entries: &[String]) -> Result<(), RunError> {
+    let run = git.run(["update-index", "--add", "-z", "--index-info"])?;
+    run.ok_fed(|to| entries.iter().try_for_each(|entry| write!(to, "{entry}\0"))).map(drop)
+}
+
+/// A tree with `files` below `prefix`, and no other ledger file there; and the entries that differ, for an index.
+fn with_files(
+    git: &Git,
+    git_dir: &Path,
+    tree: &str,
+    prefix: &str,
+    files: &Files,
+) -> Result<(String, Vec<String>), ExchangeError> {
+    let mut entries = Vec::new();
+    for (name, bytes) in files {
+        let oid = git.run(["hash-object", "-w", "--no-filters", "--stdin"])?.ok_fed(|to| to.write_all(bytes))?;
+        entries.push(format!("100644 {}\t{prefix}{name}", text(&oid)));
+    }
+    for name in content::at(git, tree, prefix)?.keys().filter(|name| !files.contains_key(*name)) {
+        entries.push(format!("0 {}\t{prefix}{name}", "0".repeat(40)));
+    }
+    Ok((with_entries(git, git_dir, tree, &entries)?, entries))
+}
+
+/// A tree with these entries replaced.
+fn with_entries(git: &Git, git_dir: &Path, tree: &str, entries: &[String]) -> Result<String, RunError> {
+    remove_old_indexes(git_dir);
+    let index = git_dir.join(format!("{INDEX}{}", std::process::id()));
+    let built = (|| {
+        let with = |args: &[&str]| Ok::<_, RunError>(git.run(args)?.env("GIT_INDEX_FILE", &index));
+        with(&["read-tree", tree])?.ok()?;
+        let put = with(&["update-index", "--add", "-z", "--index-info"])?;
+        put.ok_fed(|to| entries.iter().try_for_each(|entry| write!(to, "{entry}\0")))?;
+        with(&["write-tree"])?.text()
+    })();
+    // It is this process's own file; the next run creates a new one.
+    let _ = fs::remove_file(&index);
+    built
+}
+
+/// Removes index files of killed processes.
+fn remove_old_indexes(git_dir: &Path) {
+    for entry in fs::read_dir(git_dir).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(INDEX);
+        let since = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        if ours && since().is_some_and(|since| since > ABANDONED_INDEX_AGE) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Supplies a name if none is configured in git, so that sync works anyway.
+fn named(git: &Git, run: Run) -> Result<Run, RunError> {
+    if git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.is_some() {
+        return Ok(run);
+    }
+    Ok(anonymous(run))
 }
