@@ -8,9 +8,6 @@ use toft::time::parse_duration;
 
 use super::{complete, positive, work::Hold};
 
-/// The kind of a message, unless its sender says another.
-const STATUS: &str = "status";
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentCommand {
     /// Register an agent
@@ -132,7 +129,7 @@ pub(crate) struct Send {
     #[arg(long)]
     pub(crate) subject: Option<String>,
     /// Kind: assignment, status, question, answer or broadcast
-    #[arg(long, default_value = STATUS)]
+    #[arg(long, default_value = "status")]
     pub(crate) kind: String,
     /// Priority; P0 is the most urgent
     #[arg(short, long, value_name = "P0..P4", value_parser = super::priority)]
@@ -151,24 +148,6 @@ pub(crate) struct Send {
     pub(crate) expires: Option<Duration>,
     #[command(flatten)]
     pub(crate) hold: Hold,
-}
-
-impl Send {
-    /// A message with nothing but its text.
-    pub(crate) fn plain(to: String, text: String) -> Self {
-        Self {
-            to,
-            text,
-            subject: None,
-            kind: STATUS.to_owned(),
-            priority: None,
-            reply_to: None,
-            task: None,
-            needs_ack: false,
-            expires: None,
-            hold: Hold::default(),
-        }
-    }
 }
 
 /// Read your messages.

@@ -48,7 +48,7 @@ pub(crate) enum FlowCommand {
 }
 
 /// Create a workflow: from a title and tasks, a plan file, or a template.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   toft flow new \"Rename the API\" --task server --task client
@@ -105,7 +105,7 @@ const TITLE_ONLY_ARGUMENTS: [&str; 11] = [
 ];
 
 /// What a task can be given.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 pub(crate) struct TaskFields {
     /// Description of the work
     #[arg(short = 'd', long)]
@@ -161,7 +161,7 @@ pub(crate) struct EditFlow {
 }
 
 /// Retry failed work.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   toft retry tf-a41c -m \"the fixture is mended\"

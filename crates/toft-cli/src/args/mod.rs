@@ -32,7 +32,7 @@ pub(crate) use self::{
     share::{Accept, Doctor, Move, Propose, Reject, Sync},
     upkeep::{Backup, BackupCommand, WriteTo},
     work::{Board, Claim, Finish, Hold, IssueOrder, List, Log, Logs, Ready, Save, Show, Status, Top},
-    ws::{CreateWs, From, GcWs, ListWs, OneWs, PathWs, RescueWs, RestoreWs, RmWs, ShellKind, Ws, WsCommand},
+    ws::{CreateWs, From, GcWs, ListWs, RestoreWs, ShellKind, Ws, WsCommand},
 };
 
 /// The footer of the pages of `toft help WORD`.
@@ -105,7 +105,7 @@ pub(crate) enum Color {
 }
 
 /// Which rows a command reads.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Reach {
     /// Only the worktree of this name; `.` is this one
     #[arg(long, value_name = "NAME")]

@@ -29,7 +29,7 @@ pub(crate) struct Add {
 }
 
 /// What can be said of an issue.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 pub(crate) struct Fields {
     /// Priority; P0 is the most urgent
     #[arg(short, long, value_name = "P0..P4", value_parser = priority)]
@@ -76,7 +76,7 @@ pub(crate) struct Fields {
 }
 
 /// Change issues: fields, labels, dependencies, comments.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   toft edit tf-a41c -p P0 -l db --needs tf-7f3a
@@ -110,11 +110,11 @@ pub(crate) struct EditIssue {
     /// Assign the issue to this agent; an empty name assigns it to nobody
     #[arg(long, value_name = "AGENT", add = ArgValueCompleter::new(complete::agents))]
     pub(crate) assignee: Option<String>,
-    /// Close the issue, with a reason: the tool `edit` does both in one
-    #[arg(skip)]
+    /// Close the issue, for this reason: the tool `edit` does both in one
+    #[arg(long = "tool-close", hide = true, conflicts_with = "reopen")]
     pub(crate) close: Option<String>,
     /// Reopen the issue
-    #[arg(skip)]
+    #[arg(long = "tool-reopen", hide = true)]
     pub(crate) reopen: bool,
 }
 

@@ -113,7 +113,7 @@ pub(crate) struct Save {
 }
 
 /// Which hold a write is made under.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 pub(crate) struct Hold {
     /// Fence of the lease, from `toft claim --json` [default: this session's]
     #[arg(long, value_name = "FENCE")]

@@ -61,7 +61,7 @@ pub(crate) enum ShellKind {
 }
 
 /// Make one.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 pub(crate) struct CreateWs {
     /// Issue or task
     #[arg(required_unless_present_any = ["name", "adopt", "ahead"])]
@@ -85,7 +85,7 @@ pub(crate) struct CreateWs {
 }
 
 /// What it is made from.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 pub(crate) struct From {
     /// Commit or branch to start from [default: the main checkout's HEAD]
     #[arg(long, value_name = "REV")]
@@ -113,7 +113,7 @@ pub(crate) struct ListWs {
 }
 
 /// One of them.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 pub(crate) struct OneWs {
     /// Workspace, by name, path or id, or by its issue or task; @ is that of the task you hold [default: the current one]
     #[arg(value_name = "WS", add = clap_complete::ArgValueCompleter::new(super::complete::workspaces))]
@@ -121,7 +121,7 @@ pub(crate) struct OneWs {
 }
 
 /// Where one is.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 pub(crate) struct PathWs {
     #[command(flatten)]
     pub(crate) one: OneWs,
@@ -141,7 +141,7 @@ pub(crate) struct KeepWs {
 }
 
 /// Take one down.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 pub(crate) struct RmWs {
     #[command(flatten)]
     pub(crate) one: OneWs,

@@ -1,10 +1,8 @@
 //! toft over the Model Context Protocol: each tool is a command, with the same answers, refusals and next steps.
 //!
-//! `tools.rs` has the table of tools: the arguments of each as a type, whose schema a client sees, and the command it is. Nothing is
-//! kept between two calls.
+//! `tools.rs` has the table of tools: the command that each is, and which of its arguments a client sees. Nothing is kept between
+//! two calls.
 
-#[cfg(all(test, feature = "schema"))]
-mod derived;
 mod tools;
 
 use std::{process::ExitCode, time::Duration};
@@ -52,7 +50,7 @@ impl ToolHost for Commands {
 
     fn waits(&self, name: &str, arguments: &Map<String, Value>) -> Option<Duration> {
         let wait = arguments.get(tools::WAIT).filter(|_| name == "claim").and_then(Value::as_u64);
-        wait.filter(|wait| *wait > 0).map(|wait| Duration::from_secs(wait.min(tools::LONGEST_WAIT)))
+        wait.filter(|wait| *wait > 0).map(|wait| Duration::from_secs(wait.min(tools::MAX_WAIT_SECONDS)))
     }
 
     fn call_waiting(&self, name: &str, arguments: &Map<String, Value>, wait: Duration) -> Waited {
