@@ -3,6 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use maud::{Markup, html};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use toft::{
     Error,
     agent::Presence,
@@ -216,14 +217,8 @@ pub(crate) fn address(repository: Option<&String>, id: &str) -> String {
 
 /// A part of an address.
 fn encoded(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => encoded.push(byte as char),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+    const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+    utf8_percent_encode(text, ESCAPED).to_string()
 }
 
 /// A time; the page says how long ago it was.

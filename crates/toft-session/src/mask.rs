@@ -3,6 +3,7 @@
 
 use std::env;
 
+use percent_encoding::percent_decode_str;
 use toft_core::secret::{Finder, FoundSecret, MASKED, ends_value, in_key, opens_key, replaced};
 
 /// A shorter value is probably an ordinary word.
@@ -86,21 +87,7 @@ fn passwords(url: &str) -> Vec<String> {
 
 /// Percent-decodes a part of a URL.
 fn decoded(text: &str) -> String {
-    let (mut out, mut rest) = (Vec::new(), text.as_bytes());
-    while let Some((first, more)) = rest.split_first() {
-        let hex = more.get(..2).filter(|_| *first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                rest = &more[2..];
-            }
-            None => {
-                out.push(*first);
-                rest = more;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// Masks a stream: a secret that begins in one piece and ends in the next is masked, too.

@@ -150,24 +150,8 @@ const NEVER_SUGGESTED: [&str; 8] = ["delete", "rm", "remove", "purge", "drop-res
 pub(super) fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a str> {
     let most = if word.len() < 5 { 1 } else { 2 };
     let safe = known.iter().map(String::as_str).filter(|name| !NEVER_SUGGESTED.contains(name));
-    safe.map(|name| (distance(word, name), name)).filter(|(far, _)| *far <= most).min().map(|(_, name)| name)
-}
-
-/// How many letters must be inserted, deleted, replaced or swapped with their neighbour to turn one word into the other.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let mut rows = vec![(0..=other.len()).collect::<Vec<_>>()];
-    for (i, letter) in one.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, there) in other.iter().enumerate() {
-            let change = rows[i][j] + usize::from(letter != there);
-            let mut best = change.min(rows[i][j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && one[i - 1] == *there && *letter == other[j - 1] {
-                best = best.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[one.len()][other.len()]
+    safe.map(|name| (strsim::osa_distance(word, name), name))
+        .filter(|(far, _)| *far <= most)
+        .min()
+        .map(|(_, name)| name)
 }
