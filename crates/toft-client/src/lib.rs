@@ -21,9 +21,7 @@ use std::{
 use toft_core::{
     id::RepositoryId,
     refusal::{SentError, VerbError, VerbResult},
-    retention::RetentionKind,
-    store::{Access, Fault, Result as StoreResult, Store, StoreError, StoreTx},
-    time::Timestamp,
+    store::{Access, Fault, Result as StoreResult, StoreError},
     verbs::AnyRun,
     wire::{
         LONGEST_WAIT, LedgerEnd, PROTOCOL, PROTOCOL_HEADER, SPACE_HEADER, SentCall, SentChanges, SentOutcome, SentToken,
@@ -302,6 +300,11 @@ impl RemoteStore {
             .map_err(|error| self.failed("read an answer of the server", &error.to_string()).into())
     }
 
+    /// The error of a caller that wants a transaction: a server runs verbs.
+    pub fn without_transactions(&self) -> StoreError {
+        self.failed("open a transaction", "a server runs verbs, not transactions of its clients")
+    }
+
     fn failed(&self, doing: &str, cause: &str) -> StoreError {
         StoreError::Failed { doing: doing.to_owned(), cause: format!("{}: {cause}", self.address) }
     }
@@ -375,19 +378,4 @@ fn trusted(address: &ServerAddress) -> StoreResult<TlsConfig> {
         }
     };
     Ok(TlsConfig::builder().unversioned_rustls_crypto_provider(provider).root_certs(roots).build())
-}
-
-impl Store for RemoteStore {
-    fn begin(&self, _access: Access) -> StoreResult<Box<dyn StoreTx + '_>> {
-        Err(self.failed("open a transaction", "a server runs verbs, not transactions of its clients"))
-    }
-
-    fn change_counter(&self) -> StoreResult<u64> {
-        self.changes(None, Duration::ZERO)
-    }
-
-    fn forget(&self, _what: RetentionKind, _before: Timestamp, _limit: usize) -> StoreResult<usize> {
-        // The server forgets what is old.
-        Ok(0)
-    }
 }

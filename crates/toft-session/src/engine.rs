@@ -1,4 +1,4 @@
-//! The open store of any engine. All other code uses [`Store`].
+//! The open store of any engine, in this process or on a server.
 
 use std::{
     fmt,
@@ -19,6 +19,9 @@ use toft_store::SqliteStore;
 use crate::{blobs, distant, error::Error, token};
 #[cfg(feature = "postgres")]
 use toft_store::PostgresStore;
+
+/// Sleep between two looks at a server that says nothing: leases and timers end without a commit.
+const REMOTE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The location of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +169,7 @@ impl Engine {
     ) -> Result<(), VerbError> {
         match self {
             Self::Remote(remote) => distant::perform(remote, caller, run, wait),
-            local => verbs::perform_run(local.store(), caller, run),
+            local => verbs::perform_run(local.store()?, caller, run),
         }
     }
 
@@ -191,14 +194,27 @@ impl Engine {
         }
     }
 
-    /// The store, with either engine.
-    pub fn store(&self) -> &dyn Store {
+    /// The store, if this process has it open: a server runs verbs, and no transactions of its clients.
+    pub fn store(&self) -> Result<&dyn Store, StoreError> {
         match self {
-            Self::File(store) => store.as_ref(),
+            Self::File(store) => Ok(store.as_ref()),
             #[cfg(feature = "postgres")]
-            Self::Server(store) => store.as_ref(),
-            Self::Remote(store) => store.as_ref(),
+            Self::Server(store) => Ok(store.as_ref()),
+            Self::Remote(remote) => Err(remote.without_transactions()),
         }
+    }
+
+    /// A number that changes whenever another connection commits, so that a waiting process can poll cheaply.
+    pub fn change_counter(&self) -> Result<u64, StoreError> {
+        match self {
+            Self::Remote(remote) => remote.changes(None, Duration::ZERO),
+            local => local.store()?.change_counter(),
+        }
+    }
+
+    /// How long a waiting process may sleep if nothing changes.
+    pub fn look_again_after(&self) -> Duration {
+        self.store().map_or(REMOTE_LOOK_INTERVAL, Store::look_again_after)
     }
 
     /// Takes the space into memory, if this kind of store allows it and the space has no more tasks than `most`.

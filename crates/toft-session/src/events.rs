@@ -60,7 +60,7 @@ impl<'a> Events<'a> {
     fn fill(&mut self) -> Result<(), Error> {
         let until = self.patience.map(|patience| Instant::now() + patience);
         loop {
-            let pulse = self.session.store().change_counter()?;
+            let pulse = self.session.engine().change_counter()?;
             let request = log::Request {
                 scope: self.scope.clone(),
                 after: Some(self.cursor),
@@ -71,7 +71,7 @@ impl<'a> Events<'a> {
             if !self.read.is_empty() || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(());
             }
-            let soon = Instant::now() + self.session.store().look_again_after();
+            let soon = Instant::now() + self.session.engine().look_again_after();
             self.session.wait_for_change(pulse, until.map_or(soon, |until| until.min(soon)))?;
         }
     }

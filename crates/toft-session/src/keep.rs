@@ -304,7 +304,7 @@ impl Renewing {
 
     fn attempt_if_changed(&mut self) -> Result<Option<Attempt>, Error> {
         if self.located.store.file().is_some() {
-            let change_counter = self.session()?.store().change_counter()?;
+            let change_counter = self.session()?.engine().change_counter()?;
             if self.change_counter == Some(change_counter) {
                 return Ok(None);
             }

@@ -255,8 +255,8 @@ impl Session {
         &self.located
     }
 
-    /// The store itself.
-    pub fn store(&self) -> &dyn Store {
+    /// The store itself; refused if a server has it.
+    pub fn store(&self) -> Result<&dyn Store, StoreError> {
         self.engine.store()
     }
 
@@ -449,7 +449,7 @@ impl Session {
         }
         let mut pause = FIRST_LOOK;
         loop {
-            let now = self.store().change_counter()?;
+            let now = self.engine.change_counter()?;
             if now != pulse || Instant::now() >= until {
                 return Ok(now);
             }
@@ -458,7 +458,7 @@ impl Session {
         }
     }
 
-    /// Calls `look` after each commit, and at least every `Store::look_again_after`, until it returns a value or
+    /// Calls `look` after each commit, and at least every `Engine::look_again_after`, until it returns a value or
     /// `patience` runs out.
     pub fn wait_for<T>(
         &self,
@@ -466,7 +466,7 @@ impl Session {
         mut look: impl FnMut() -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         let until = Instant::now() + patience;
-        let mut pulse = self.store().change_counter()?;
+        let mut pulse = self.engine.change_counter()?;
         loop {
             if let Some(found) = look()? {
                 return Ok(Some(found));
@@ -474,7 +474,7 @@ impl Session {
             if Instant::now() >= until {
                 return Ok(None);
             }
-            pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.store().look_again_after()))?;
+            pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.engine.look_again_after()))?;
         }
     }
 

@@ -374,7 +374,7 @@ impl Work<'_> {
         let until = Instant::now() + patience;
         loop {
             let waits_there = self.engine().waits();
-            let pulse = if waits_there { 0 } else { self.store().change_counter()? };
+            let pulse = if waits_there { 0 } else { self.engine().change_counter()? };
             let wait = if waits_there { until.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
             let refused = match self.claim_within(actor, op.cloned(), request.clone(), wait) {
                 Err(Error::Refused(
@@ -405,7 +405,7 @@ impl Work<'_> {
         until: Instant,
     ) -> Result<bool, Error> {
         while Instant::now() < until {
-            pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.store().look_again_after()))?;
+            pulse = self.wait_for_change(pulse, until.min(Instant::now() + self.engine().look_again_after()))?;
             // A lease of another machine that has gone silent runs out only while it is watched.
             if self.run(actor, None, sweep::Wanted {})? {
                 self.act(actor, None, sweep::Request {})?;

@@ -272,17 +272,17 @@ fn asked(toft: &Toft) -> Result<String, Error> {
 /// Acquires the write lock, and releases it without writing.
 fn write_and_forget(toft: &Toft) -> Result<String, Error> {
     let start = Instant::now();
-    toft.store().begin(Access::Write)?.now()?;
+    toft.store()?.begin(Access::Write)?.now()?;
     Ok(format!("write lock acquired in {:.1} ms", start.elapsed().as_secs_f64() * 1e3))
 }
 
 /// A second connection must see the same store while the first holds the write lock.
 fn two_connections(toft: &Toft) -> Result<String, Error> {
     let other = Engine::open(&toft.located().store, Open::Briefly)?;
-    let held = toft.store().begin(Access::Write)?;
-    let ids = ask(other.store(), |tx| tx.ids("", 1))?;
+    let held = toft.store()?.begin(Access::Write)?;
+    let ids = ask(other.store()?, |tx| tx.ids("", 1))?;
     drop(held);
-    let mine = ask(toft.store(), |tx| tx.ids("", 1))?;
+    let mine = ask(toft.store()?, |tx| tx.ids("", 1))?;
     if ids == mine {
         Ok("a second connection reads while the first writes".into())
     } else {

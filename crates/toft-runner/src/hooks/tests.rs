@@ -92,11 +92,11 @@ impl HookedRepository {
     }
 
     fn agent(&self, name: &str) -> Option<Agent> {
-        store::ask(self.session.store(), |tx| tx.agent_named(name)).unwrap()
+        store::ask(self.session.store().unwrap(), |tx| tx.agent_named(name)).unwrap()
     }
 
     fn lease(&self, task: &TaskId) -> Option<Lease> {
-        let all = store::ask(self.session.store(), |tx| tx.leases(&LeasesOf::Repository(None))).unwrap();
+        let all = store::ask(self.session.store().unwrap(), |tx| tx.leases(&LeasesOf::Repository(None))).unwrap();
         all.into_iter().find(|lease| lease.task == *task)
     }
 
@@ -115,7 +115,7 @@ impl HookedRepository {
 
     /// The summaries of a task's checkpoints, newest first.
     fn checkpoints(&self, task: &TaskId) -> Vec<String> {
-        let found = store::ask(self.session.store(), |tx| tx.checkpoints(task, 100)).unwrap();
+        let found = store::ask(self.session.store().unwrap(), |tx| tx.checkpoints(task, 100)).unwrap();
         assert!(found.iter().all(|checkpoint| checkpoint.kind == CheckpointKind::Progress), "{found:?}");
         found.into_iter().map(|checkpoint| checkpoint.summary).collect()
     }
@@ -343,7 +343,7 @@ fn a_session_that_ends_releases_what_it_holds() {
     assert_eq!(repo.hear(HookEvent::End), SILENCE);
     for task in &tasks {
         assert_eq!(repo.lease(task), None);
-        let attempts = store::ask(repo.session.store(), |tx| tx.attempts(task)).unwrap();
+        let attempts = store::ask(repo.session.store().unwrap(), |tx| tx.attempts(task)).unwrap();
         assert_eq!(attempts[0].reason.as_deref(), Some("its session ended"));
     }
     assert_eq!(fs::read_dir(repo.sessions()).unwrap().count(), 0, "its state is deleted");
@@ -465,7 +465,7 @@ fn a_session_that_holds_nothing_is_seen_all_the_same() {
     let silent = |repo: &HookedRepository| {
         let agent = repo.agent(&repo.me).unwrap();
         let seen = agent.created.minus(Duration::from_secs(3_600));
-        let mut tx = repo.session.store().begin(Access::Write).unwrap();
+        let mut tx = repo.session.store().unwrap().begin(Access::Write).unwrap();
         tx.write_derived(&[Write::Agent(Agent { seen, ..agent })]).unwrap();
         tx.commit().unwrap();
     };

@@ -77,7 +77,7 @@ pub(super) async fn load(
 pub(super) async fn unknown_repository(space: &ServedSpace, repository: &str) -> Option<Response> {
     let asked = repository.to_owned();
     let known = space.pool.run(move |engine| {
-        let all = store::ask(engine.store(), |tx| tx.repositories())?;
+        let all = store::ask(engine.store()?, |tx| tx.repositories())?;
         Ok::<_, StoreError>(all.iter().any(|known| known.id.as_str() == asked))
     });
     match known.await.flatten() {

@@ -93,7 +93,7 @@ impl StorePool {
 
     /// The number that changes with every commit.
     pub(super) async fn change_counter(&self) -> Option<u64> {
-        self.look(|engine| engine.store().change_counter()).await.ok()
+        self.look(Engine::change_counter).await.ok()
     }
 }
 

@@ -133,7 +133,7 @@ impl ServedSpace {
         let (policy, writes) = (self.policy.clone(), call.call.access == Access::Write);
         let done = match &self.writer {
             Some(writer) if writes => traces::part("write", writer.run(call)).await,
-            _ => traces::part("store", self.pool.run(move |engine| run_on(engine.store(), &policy, call))).await?,
+            _ => traces::part("store", self.pool.run(move |engine| run_on(engine.store()?, &policy, call))).await?,
         };
         if writes && done.is_ok() {
             self.changed();
@@ -177,7 +177,7 @@ impl ServedSpace {
 }
 
 fn look_up(engine: &Engine, digest: &str) -> Result<Option<Token>, StoreError> {
-    store::ask(engine.store(), |tx| {
+    store::ask(engine.store()?, |tx| {
         let now = tx.now()?.wall;
         let Some(token) = tx.token(digest)?.filter(|token| token.is_live(now)) else { return Ok(None) };
         let ended = match &token.job {

@@ -255,7 +255,7 @@ impl ServerState {
         let look = tokio::spawn(async move {
             let _permit = permit;
             let space = state.first_space().await?;
-            space.pool.look(|engine| engine.store().begin(Access::Read)?.now()).await
+            space.pool.look(|engine| engine.store()?.begin(Access::Read)?.now()).await
         });
         matches!(timeout(PROBE, look).await, Ok(Ok(Ok(_))))
     }

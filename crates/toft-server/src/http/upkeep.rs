@@ -41,7 +41,7 @@ pub(super) async fn forget_again_and_again(space: Weak<ServedSpace>, retention: 
 async fn forget_objects(space: &ServedSpace, objects: &Objects, retention: &Retention) -> io::Result<()> {
     let waiting = space.pool.run(|engine| {
         let live = LandingQuery { repository: None, live: true, limit: 0 };
-        store::ask(engine.store(), |tx| tx.landings(&live))
+        store::ask(engine.store()?, |tx| tx.landings(&live))
     });
     let waiting = waiting.await.flatten().map_err(io::Error::other)?;
     let tips: BTreeSet<String> = waiting.into_iter().map(|landing| landing.offer.tip).collect();
@@ -51,7 +51,7 @@ async fn forget_objects(space: &ServedSpace, objects: &Objects, retention: &Rete
 }
 
 fn forget(engine: &Engine, retention: &Retention) -> Result<u64, Error> {
-    let now = store::ask(engine.store(), |tx| tx.now())?.wall;
+    let now = store::ask(engine.store()?, |tx| tx.now())?.wall;
     let gone = engine.forget_some(retention, now)?;
     let count = gone.iter().map(|(_, count)| count).sum();
     if count > 0 {
@@ -73,5 +73,5 @@ pub(super) fn perform_unasked<V: Verb>(engine: &Engine, actor: &str, verb: V) ->
         token: None,
         op: None,
     };
-    verbs::perform(engine.store(), &mut caller, verb)
+    verbs::perform(engine.store()?, &mut caller, verb)
 }

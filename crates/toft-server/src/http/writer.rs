@@ -15,7 +15,7 @@ use std::{
 
 use serde_json::Value;
 use toft_core::{
-    refusal::VerbResult,
+    refusal::{VerbError, VerbResult},
     store::{GroupEnd, GroupStore, StoreError},
     verbs::Policy,
 };
@@ -154,7 +154,8 @@ impl<'e> WriteLoop<'e> {
                 continue;
             }
             // Who does not wait any longer asks again with the same operation.
-            let _ = answer.send(run_on(self.engine.store(), &self.policy, call));
+            let store = self.engine.store().map_err(VerbError::from);
+            let _ = answer.send(store.and_then(|store| run_on(store, &self.policy, call)));
         }
     }
 

@@ -171,7 +171,7 @@ impl Views {
     /// How far the stores are.
     pub fn cursor(&self) -> Result<ViewCursor, Error> {
         let stores = self.stores().into_iter();
-        let cursors = stores.map(|reached| Ok(reached.toft.store().change_counter()?)).collect::<Result<_, Error>>();
+        let cursors = stores.map(|reached| Ok(reached.toft.engine().change_counter()?)).collect::<Result<_, Error>>();
         cursors.map(ViewCursor)
     }
 
