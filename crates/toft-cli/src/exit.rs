@@ -28,7 +28,7 @@ pub(crate) struct Failure {
     pub(crate) retryable: bool,
     pub(crate) facts: Value,
     /// What was seen all the same: its kind, and the data.
-    pub(crate) seen: Option<Box<(&'static str, Value)>>,
+    pub(crate) seen: Option<Box<(String, Value)>>,
 }
 
 impl Failure {

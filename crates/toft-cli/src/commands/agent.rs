@@ -23,12 +23,12 @@ pub(super) fn run(app: &App<'_>, command: &AgentCommand) -> Done {
     match command {
         AgentCommand::Register(args) => register(app, args),
         AgentCommand::List { all } => {
-            app.show(&render::AgentList(app.perform(app.open()?, agent::List { all: *all })?))
+            app.show(&render::view_agents(&app.perform(app.open()?, agent::List { all: *all })?))
         }
         AgentCommand::Send(args) => send(app, args),
         AgentCommand::Inbox(args) => inbox(app, args),
         AgentCommand::Remove { name } => {
-            app.show(&render::AgentView(app.perform(app.open()?, agent::Remove { agent: name.clone() })?))
+            app.show(&render::view_agent(&app.perform(app.open()?, agent::Remove { agent: name.clone() })?))
         }
     }
 }
@@ -36,7 +36,7 @@ pub(super) fn run(app: &App<'_>, command: &AgentCommand) -> Done {
 pub(super) fn answer(app: &App<'_>, args: &Answer) -> Done {
     let id = app.open()?.work().whole_id(&args.id)?;
     let request = answer::Request { id, answer: args.text.clone() };
-    app.show(&render::Answered(app.perform(app.open()?, request)?))
+    app.show(&render::view_answer(&app.perform(app.open()?, request)?))
 }
 
 /// Sends a message to the holder of a task, and waits for its delivery.
@@ -65,7 +65,7 @@ pub(super) fn tell_holder(app: &App<'_>, args: &Tell) -> Done {
     });
     // It is sent; whether it was read cannot always be told.
     let read = read.unwrap_or_default();
-    app.show(&render::Told { message, read })
+    app.show(&render::view_told_holder(&message, read.as_ref()))
 }
 
 fn register(app: &App<'_>, args: &Register) -> Done {
@@ -79,7 +79,7 @@ fn register(app: &App<'_>, args: &Register) -> Done {
         capabilities: args.capabilities.clone(),
         runtime: args.runtime.clone(),
     };
-    app.show(&render::AgentView(app.perform(app.open()?, request)?))
+    app.show(&render::view_agent(&app.perform(app.open()?, request)?))
 }
 
 pub(super) fn pause(app: &App<'_>, args: &Pause) -> Done {
@@ -90,7 +90,7 @@ pub(super) fn resume(app: &App<'_>, args: &Resume) -> Done {
     if let Some(name) = &args.agents.name
         && RestingAgent::end(name)?
     {
-        return app.show(&render::RestEnded(name.clone()));
+        return app.show(&render::view_ended_rest(name));
     }
     tell_agents(app, &args.agents, AgentState::Active, None)
 }
@@ -102,16 +102,16 @@ fn tell_agents(app: &App<'_>, agents: &AgentsOf, state: AgentState, note: Option
         (name, _) => name.clone().unwrap_or_default(),
     };
     let request = agent::TellRunner { runner, machine: agents.machine.clone(), state, note };
-    app.show(&render::AgentsTold(app.perform(toft, request)?))
+    app.show(&render::view_told_agents(&app.perform(toft, request)?))
 }
 
 pub(super) fn assign(app: &App<'_>, id: &str, to: Option<&str>) -> Done {
     let toft = app.open()?;
     match toft.work().assign(&toft.located().agent, app.op(), id, to)? {
-        Assigned::Task(task) => app.show(&render::TaskAssigned(*task)),
+        Assigned::Task(task) => app.show(&render::view_assigned_task(&task)),
         Assigned::Issue(wrote, to_somebody) => {
             let did = if to_somebody { "Assigned" } else { "Unassigned" };
-            app.show(&render::IssueWritten { wrote: *wrote, did, several: plan::several(toft)? })
+            app.show(&render::view_written_issue(&wrote, did, plan::several(toft)?))
         }
     }
 }
@@ -133,7 +133,7 @@ fn send(app: &App<'_>, args: &Send) -> Done {
         needs_ack: args.needs_ack,
         expires: args.expires,
     };
-    app.show(&render::Sent(app.perform(app.open()?, request)?))
+    app.show(&render::view_sent_message(&app.perform(app.open()?, request)?))
 }
 
 fn inbox(app: &App<'_>, args: &Inbox) -> Done {
@@ -151,5 +151,5 @@ fn inbox(app: &App<'_>, args: &Inbox) -> Done {
             app.perform(toft, request)?.letters
         }
     };
-    app.show(&render::Inbox { letters, confirmed })
+    app.show(&render::view_inbox(&letters, confirmed))
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     args::Board,
     exit::Failure,
-    render::{BoardOpened, Output},
+    render::{Output, view_opened_board},
 };
 
 /// The port, unless it is taken: what a browser keeps for an address is found again.
@@ -72,14 +72,14 @@ fn free(port: u16) -> u16 {
 fn invite(app: &App<'_>, invites: BoardInvites) -> Result<(), Failure> {
     let address = |invites: &BoardInvites| {
         let failed = |error: io::Error| Failure::stopped(format!("no random numbers: {error}"), "");
-        invites.address().map_err(failed).map(|url| BoardOpened { url })
+        invites.address().map_err(failed)
     };
-    app.show(&address(&invites)?)?;
+    app.show(&view_opened_board(&address(&invites)?))?;
     if Output::shown_at_terminal() {
         thread::spawn(move || {
             let mut line = String::new();
             while io::stdin().read_line(&mut line).is_ok_and(|count| count > 0) {
-                if let Ok(BoardOpened { url }) = address(&invites)
+                if let Ok(url) = address(&invites)
                     && writeln!(Output::stream(), "{url}").is_err()
                 {
                     return;

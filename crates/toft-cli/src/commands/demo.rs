@@ -10,7 +10,7 @@ use serde_json::json;
 use toft::{runner::in_shell, vcs::workspace::quoted};
 
 use super::{App, Done};
-use crate::{args::Try, exit::Failure, render::TryShown};
+use crate::{args::Try, exit::Failure, render::view_demo};
 
 const PLACES: [&str; 8] = ["bakery", "smithy", "mill", "well", "barn", "market", "chapel", "bridge"];
 
@@ -64,7 +64,7 @@ pub(super) fn demo(app: &App<'_>, args: &Try) -> Done {
         run("toft status")?;
         run("git log --first-parent --format='%h %s' -8 main")?;
     }
-    app.show(&TryShown { repo, shell: format!(". {}", quoted(&dir.join("env"))) })?;
+    app.show(&view_demo(&repo, &format!(". {}", quoted(&dir.join("env")))))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -26,7 +26,10 @@ use super::{
 use crate::{
     args::{CreateToken, Login, Serve, TokenCommand},
     exit::Failure,
-    render::{LoggedIn, RepositoryList, Serving, TokenList, TokenMade, TokensRevoked, clean, log_line, tell_wait},
+    render::{
+        clean, log_line, tell_wait, view_login, view_new_token, view_repositories, view_revoked_tokens, view_serving,
+        view_tokens,
+    },
 };
 
 pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
@@ -68,7 +71,7 @@ pub(super) fn serve(app: &App<'_>, args: &Serve) -> Done {
         let url = format!("{scheme}://{address}");
         // A certificate is for the name by which others know the server.
         let own = if args.cert.is_some() { board.clone().unwrap_or_default() } else { url.clone() };
-        *shown.borrow_mut() = app.show(&Serving { url, store: located.store.to_string(), board: board.clone() });
+        *shown.borrow_mut() = app.show(&view_serving(&url, &located.store.to_string(), board.as_deref()));
         let provider = people.then(|| own.clone());
         board.as_ref().map(|url| people_router(url, open_board(&own), provider, ending))
     });
@@ -94,7 +97,7 @@ pub(super) fn login(app: &App<'_>, args: &Login) -> Done {
         let (address, code) = login.shown();
         tell_wait(&clean(&format!("Open {address} and check that it shows {code}")));
         let (known, file) = login.wait()?;
-        return app.show(&LoggedIn::of(&args.url, known, file));
+        return app.show(&view_login(&args.url, &known, &file));
     }
     let typed = match std::io::stdin().is_terminal() {
         true => asked("Token: ")?,
@@ -103,21 +106,21 @@ pub(super) fn login(app: &App<'_>, args: &Login) -> Done {
     let token = typed.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let token = token.ok_or_else(|| Failure::invalid("no token was given", "toft login URL < FILE"))?;
     let (known, file) = session_token::login(&args.url, &token)?;
-    app.show(&LoggedIn::of(&args.url, known, file))
+    app.show(&view_login(&args.url, &known, &file))
 }
 
 pub(super) fn join(app: &App<'_>, url: &str, code: &str) -> Done {
     let (known, file) = session_token::join(url, code)?;
-    app.show(&LoggedIn::of(url, known, file))
+    app.show(&view_login(url, &known, &file))
 }
 
 pub(super) fn token(app: &App<'_>, command: &TokenCommand) -> Done {
     match command {
         TokenCommand::Create(args) => create(app, args),
-        TokenCommand::List => app.show(&TokenList(app.perform(app.open()?, List {})?)),
+        TokenCommand::List => app.show(&view_tokens(&app.perform(app.open()?, List {})?)),
         TokenCommand::Revoke { name } => {
             let count = app.perform(app.open()?, Revoke { name: name.clone() })?;
-            app.show(&TokensRevoked { name: name.clone(), count })
+            app.show(&view_revoked_tokens(name, count))
         }
     }
 }
@@ -128,7 +131,7 @@ pub(super) fn clone_from(app: &App<'_>, url: &str) -> Done {
     let nowhere = || toft::Error::NoRepository { dir: toft.located().dir.clone() };
     let repository = toft.located().repository.clone().ok_or_else(nowhere)?;
     let url = Some(url.to_owned()).filter(|url| !url.is_empty());
-    app.show(&RepositoryList(vec![app.perform(toft, visit::CloneFrom { repository, url })?]))
+    app.show(&view_repositories(&[app.perform(toft, visit::CloneFrom { repository, url })?]))
 }
 
 fn create(app: &App<'_>, args: &CreateToken) -> Done {
@@ -141,5 +144,5 @@ fn create(app: &App<'_>, args: &CreateToken) -> Done {
     let (secret, digest) = session_token::new_secret()?;
     let lives = args.expires.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let made = app.perform(&toft, Create { digest, name: args.name.clone(), role, lives })?;
-    app.show(&TokenMade { secret, made })
+    app.show(&view_new_token(&secret, &made))
 }

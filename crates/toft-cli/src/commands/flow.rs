@@ -17,8 +17,8 @@ use crate::{
     args::{EditFlow, FlowCommand, NewFlow, Retry, TemplateCommand},
     exit::Failure,
     render::{
-        FlowList, FlowMade, FlowMoved, FlowShown, Names, Replanned, TasksDecided, TasksToRetry, TemplateKept,
-        TemplateList, TemplateRemoved, TemplateShown,
+        Names, view_changed_plan, view_decided_tasks, view_flow, view_flows, view_moved_flow, view_new_flow,
+        view_removed_template, view_stored_template, view_tasks_to_retry, view_template, view_templates,
     },
 };
 
@@ -31,7 +31,7 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
         FlowCommand::Show { id, limit } => {
             let id = app.open()?.work().whole_id(id)?;
             let shown = app.perform(app.open()?, flow::Show { id, limit: *limit })?;
-            app.show(&FlowShown(shown))
+            app.show(&view_flow(&shown))
         }
         FlowCommand::List { all, status, limit, reach } => {
             let status = match status {
@@ -46,7 +46,7 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
             }
             let more = rows.len() > *limit;
             rows.truncate(*limit);
-            app.show(&FlowList { rows, more, names })
+            app.show(&view_flows(&rows, more, &names))
         }
         FlowCommand::Pause(one) => step(app, one, flow::Step::Pause),
         FlowCommand::Resume(one) => step(app, one, flow::Step::Resume),
@@ -54,16 +54,16 @@ pub(super) fn run(app: &App<'_>, command: &FlowCommand) -> Done {
         FlowCommand::Edit(args) => edit(app, args),
         FlowCommand::Template(TemplateCommand::Put { file }) => {
             let template = app.perform(app.open()?, load_template(file)?)?;
-            app.show(&TemplateKept(template))
+            app.show(&view_stored_template(&template))
         }
         FlowCommand::Template(TemplateCommand::List) => {
-            app.show(&TemplateList(app.perform(app.open()?, template::List {})?))
+            app.show(&view_templates(&app.perform(app.open()?, template::List {})?))
         }
         FlowCommand::Template(TemplateCommand::Show { name }) => {
-            app.show(&TemplateShown(app.perform(app.open()?, template::Show { name: name.clone() })?))
+            app.show(&view_template(&app.perform(app.open()?, template::Show { name: name.clone() })?))
         }
         FlowCommand::Template(TemplateCommand::Remove { name }) => {
-            app.show(&TemplateRemoved(app.perform(app.open()?, template::Remove { name: name.clone() })?))
+            app.show(&view_removed_template(&app.perform(app.open()?, template::Remove { name: name.clone() })?))
         }
     }
 }
@@ -80,7 +80,7 @@ pub(super) fn new(app: &App<'_>, args: &NewFlow) -> Done {
         }
         (title, ..) => app.perform(app.open()?, titled(title.as_deref().unwrap_or_default(), args))?,
     };
-    app.show(&FlowMade(made))
+    app.show(&view_new_flow(&made))
 }
 
 /// A workflow of a title and tasks.
@@ -116,16 +116,15 @@ fn edit(app: &App<'_>, args: &EditFlow) -> Done {
         return Err(Failure::invalid("nothing to change", "toft flow edit --help lists what can be changed"));
     }
     match (&args.file, &args.add) {
-        (Some(file), _) => {
-            app.show(&Replanned(app.perform(toft, replan::Request { workflow, tasks: load_plan(file)?.tasks })?))
-        }
+        (Some(file), _) => app
+            .show(&view_changed_plan(&app.perform(toft, replan::Request { workflow, tasks: load_plan(file)?.tasks })?)),
         (None, Some(name)) => {
             let tasks = vec![PlanTask { repository: args.repository.clone(), ..planned(name, &args.task) }];
-            app.show(&Replanned(app.perform(toft, replan::Add { workflow, tasks })?))
+            app.show(&view_changed_plan(&app.perform(toft, replan::Add { workflow, tasks })?))
         }
         (None, None) => {
             let request = flow::Limit { id: workflow, max_parallel: args.max_parallel, budget: args.budget };
-            app.show(&FlowMoved(app.perform(toft, request)?))
+            app.show(&view_moved_flow(&app.perform(toft, request)?))
         }
     }
 }
@@ -151,7 +150,7 @@ fn planned(name: &str, fields: &crate::args::TaskFields) -> PlanTask {
 fn step(app: &App<'_>, one: &crate::args::One, to: flow::Step) -> Done {
     let id = app.open()?.work().whole_id(&one.id)?;
     let request = flow::Move { id, to, reason: one.message.clone() };
-    app.show(&FlowMoved(app.perform(app.open()?, request)?))
+    app.show(&view_moved_flow(&app.perform(app.open()?, request)?))
 }
 
 /// Retries failed work: what is named, or all that failed for good.
@@ -173,7 +172,7 @@ pub(super) fn retry(app: &App<'_>, args: &Retry) -> Done {
             return Err(Failure::nothing("no work failed for good for such a reason", "toft status"));
         }
         if args.dry_run {
-            return app.show(&TasksToRetry(tasks));
+            return app.show(&view_tasks_to_retry(&tasks));
         }
     }
     decide_each(app, tasks, true, &args.message)
@@ -192,5 +191,5 @@ pub(super) fn decide_each(app: &App<'_>, tasks: Vec<String>, retry: bool, reason
             Err(error) => toft.note(format!("{task} was not changed: {error}")),
         }
     }
-    app.show(&TasksDecided(decided))
+    app.show(&view_decided_tasks(&decided))
 }

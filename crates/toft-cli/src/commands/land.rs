@@ -13,7 +13,9 @@ use super::{App, Done};
 use crate::{
     args::{LandArgs, LandCommand},
     exit::Failure,
-    render::{FlakyChecksView, LandForecastView, LandSummaryView, LandingDecisionView, LandingListView, LandingView},
+    render::{
+        view_flaky_checks, view_land_forecast, view_land_summary, view_landing, view_landing_decision, view_landings,
+    },
 };
 
 /// How many past landings `toft land list --all` shows.
@@ -51,7 +53,7 @@ fn open_lander<'t>(toft: &'t Toft, args: &LandArgs) -> Result<Lander<'t>, Failur
 
 fn forecast_landing(app: &App<'_>, toft: &Toft, args: &LandArgs) -> Done {
     let forecast = open_lander(toft, args)?.forecast(&args.ids)?;
-    app.show(&LandForecastView { forecast, unchecked: toft.located().land.check.commands.is_empty() })
+    app.show(&view_land_forecast(&forecast, toft.located().land.check.commands.is_empty()))
 }
 
 /// Lands, and shows the summary. A target that nothing can land in is a failure, with what landed elsewhere.
@@ -66,9 +68,9 @@ fn land_and_show(app: &App<'_>, lander: &Lander<'_>, ids: &[String]) -> Done {
         let problem = format!("nothing lands before the target itself is mended: {why}");
         Failure::stopped(problem, "mend the branch, then run toft land again")
     } else {
-        return app.show(&LandSummaryView(summary));
+        return app.show(&view_land_summary(&summary));
     };
-    app.show_failed(&LandSummaryView(summary), failure)
+    app.show_failed(&view_land_summary(&summary), failure)
 }
 
 /// Queues the commit that takes a landing back, and lands it at once.
@@ -79,18 +81,18 @@ fn revert_landing(app: &App<'_>, lander: &Lander<'_>, id: &str) -> Done {
 
 fn list_landings(app: &App<'_>, toft: &Toft, with_past: bool) -> Done {
     let past = if with_past { MAX_PAST_LANDINGS } else { 0 };
-    app.show(&LandingListView(toft.work().landings(&[], past)?))
+    app.show(&view_landings(&toft.work().landings(&[], past)?))
 }
 
 fn show_landing(app: &App<'_>, toft: &Toft, id: &str) -> Done {
-    app.show(&LandingView(find_landing(toft.work(), id, "toft land list")?))
+    app.show(&view_landing(&find_landing(toft.work(), id, "toft land list")?))
 }
 
 fn withdraw_landing(app: &App<'_>, toft: &Toft, id: &str, reason: &str) -> Done {
     let work = toft.work();
     let request = Move { id: work.whole_id(id)?, to: Step::Withdraw, reason: reason.to_owned() };
     let landing = work.act(&toft.located().agent, app.op(), request)?;
-    app.show(&LandingDecisionView { landing, decision: "withdrawn" })
+    app.show(&view_landing_decision(&landing, "withdrawn"))
 }
 
 fn list_flaky_checks(app: &App<'_>, toft: &Toft) -> Done {
@@ -98,7 +100,7 @@ fn list_flaky_checks(app: &App<'_>, toft: &Toft) -> Done {
         Some(repository) => toft.perform(Flaky { repository })?,
         None => Vec::new(),
     };
-    app.show(&FlakyChecksView(verdicts))
+    app.show(&view_flaky_checks(&verdicts))
 }
 
 /// Tells an event in one line of progress.

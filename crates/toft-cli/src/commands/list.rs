@@ -14,7 +14,7 @@ use super::{App, Done, RepositorySource, word};
 use crate::{
     args,
     exit::Failure,
-    render::{Everything, IssueList, Names, TaskList},
+    render::{IssueList, Names, TaskList, view_everything},
 };
 
 /// What a list is of.
@@ -62,7 +62,7 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
             if let Some(problem) = problems.into_iter().next() {
                 return Err(refused(problem));
             }
-            app.show(&issues)
+            app.show(&issues.view())
         }
         ListTarget::Issues => issues(app, args, &filter),
         ListTarget::Default if all_repos && !one_worktree => everything(app, args, &filter),
@@ -80,7 +80,7 @@ fn issues_are_meant(app: &App<'_>, args: &args::List) -> Result<bool, Failure> {
 
 fn tasks(app: &App<'_>, args: &args::List, workflow: Option<&String>) -> Done {
     let status = args.status.as_deref().map(|text| word::<TaskStatus>("status", text)).transpose()?;
-    app.show(&tasks_of(app, &app.reach(&args.reach)?, args, workflow, status)?)
+    app.show(&tasks_of(app, &app.reach(&args.reach)?, args, workflow, status)?.view())
 }
 
 /// The tasks of every repository that is reached.
@@ -134,7 +134,7 @@ fn everything(app: &App<'_>, args: &args::List, filter: &IssueFilter) -> Done {
             problem => return Err(refused(problem)),
         }
     }
-    app.show(&Everything { issues, tasks })
+    app.show(&view_everything(&issues, &tasks))
 }
 
 /// The issues of every repository that is reached, each once; and why there are none.
@@ -220,7 +220,7 @@ fn issues(app: &App<'_>, args: &args::List, filter: &IssueFilter) -> Done {
     let Some(plan) = toft.plan()? else {
         let SearchResult { issues, total, more, .. } = search.finish();
         let (now, names, waiting) = (Timestamp::default(), Names::default(), BTreeSet::new());
-        return app.show(&IssueList { issues, total, more, now, several: false, names, waiting });
+        return app.show(&IssueList { issues, total, more, now, several: false, names, waiting }.view());
     };
     let plan = match &args.at {
         Some(when) => plan.at(when)?,
@@ -232,5 +232,5 @@ fn issues(app: &App<'_>, args: &args::List, filter: &IssueFilter) -> Done {
     }
     let several = plan.ledgers().len() > 1 && filter.ledger.is_none();
     let SearchResult { issues, total, more, .. } = search.finish();
-    app.show(&IssueList { issues, total, more, now: plan.now()?, several, names: Names::default(), waiting })
+    app.show(&IssueList { issues, total, more, now: plan.now()?, several, names: Names::default(), waiting }.view())
 }

@@ -45,7 +45,7 @@ use toft::{
 use crate::{
     args::{Cli, Command, Global, Reach},
     exit::Failure,
-    render::{Output, Repeated, View},
+    render::{CommandView, Output},
 };
 
 /// A confined agent sends less than this.
@@ -92,7 +92,7 @@ fn answer_once(app: &App<'_>, command: &Command) -> Done {
     let toft = app.open()?;
     let me = &toft.located().agent;
     if let Some(answer) = toft.perform_as(me, None, op::Recall { op: op.clone() })? {
-        return app.show(&Repeated::of(answer));
+        return app.show(&CommandView::repeated(&answer));
     }
     app.output.remember();
     let done = answer(app, command)?;
@@ -319,9 +319,9 @@ impl<'a> App<'a> {
     }
 
     /// Shows what was seen, and that it is not as it should be: in JSON both in one.
-    fn show_failed(&self, view: &dyn View, mut failure: Failure) -> Done {
+    fn show_failed(&self, view: &CommandView<'_>, mut failure: Failure) -> Done {
         match self.output.is_json() {
-            true => failure.seen = Some(Box::new((view.kind(), view.json()))),
+            true => failure.seen = Some(Box::new((view.kind.to_owned(), view.json()))),
             false => self.output.show(view, &[], &|text| self.shorten(text))?,
         }
         Err(failure)
@@ -335,7 +335,7 @@ impl<'a> App<'a> {
     }
 
     /// Shows an outcome, and beside it what did not work after it was committed.
-    fn show(&self, view: &dyn View) -> Done {
+    fn show(&self, view: &CommandView<'_>) -> Done {
         self.tell_server();
         let mut notes = self.toft.get().map(|toft| toft.take_notes()).unwrap_or_default();
         notes.append(&mut self.notes.borrow_mut());

@@ -12,7 +12,7 @@ use super::{App, Done, asked, plan, setup, share, upkeep};
 use crate::{
     args::{Doctor, Gc, Init, Trust},
     exit::Failure,
-    render::{Examined, Forgotten, Initialised, Place, Trusted},
+    render::{Initialised, Place, view_doctor, view_forgotten, view_trust},
 };
 
 pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
@@ -63,11 +63,11 @@ pub(super) fn init(app: &App<'_>, args: &Init) -> Done {
     let changed = args.tree || args.contributor || args.maintainer;
     let registered = toft.newly_registered() && !new;
     let public = args.maintainer;
-    app.show(&Initialised { located, new, registered, private, guard, hint, changed, waiting, public })
+    app.show(&Initialised { located, new, registered, private, guard, hint, changed, waiting, public }.view())
 }
 
 pub(super) fn locate(app: &App<'_>) -> Done {
-    app.show(&place(app)?)
+    app.show(&place(app)?.view())
 }
 
 /// The store, repository and worktree in use; also if the store cannot be asked.
@@ -90,16 +90,16 @@ pub(super) fn doctor(app: &App<'_>, args: &Doctor) -> Done {
     let place = place(app)?;
     let toft = match app.open() {
         Ok(toft) => toft,
-        Err(failure) => return app.show_failed(&Examined { place, checks: Vec::new() }, failure),
+        Err(failure) => return app.show_failed(&view_doctor(&place, &[]), failure),
     };
     let mut checks = examine(toft);
     checks.extend(setup::guarded(toft)?);
     checks.extend(setup::hook_checks(toft.located())?);
     let failed = checks.iter().filter(|check| check.health == Health::Fail).count();
-    let examined = Examined { place, checks };
+    let view = view_doctor(&place, &checks);
     match failed {
-        0 => app.show(&examined),
-        _ => app.show_failed(&examined, Failure::unhealthy(failed)),
+        0 => app.show(&view),
+        _ => app.show_failed(&view, Failure::unhealthy(failed)),
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) fn trust(app: &App<'_>, args: &Trust) -> Done {
         && list.as_ref().is_none_or(|list| list.trusted(&repository));
     let ledgers = list.map(|list| list.lines()).unwrap_or_default();
     let commands = setup.commands().into_iter().chain(checks.iter().flat_map(|checks| checks.commands.clone()));
-    app.show(&Trusted { commands: commands.collect(), ledgers, trusted })
+    app.show(&view_trust(&commands.collect::<Vec<_>>(), &ledgers, trusted))
 }
 
 pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {
@@ -143,5 +143,5 @@ pub(super) fn gc(app: &App<'_>, args: &Gc) -> Done {
     app.output.progress("");
     let logs = toft.attempts().forget_logs(retention.of(RetentionKind::Attempts))?;
     let bytes = toft.reclaim()?;
-    app.show(&Forgotten { gone: outcome.gone, logs, bytes })
+    app.show(&view_forgotten(&outcome.gone, logs, bytes))
 }

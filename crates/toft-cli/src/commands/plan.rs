@@ -21,8 +21,8 @@ use crate::{
     args, editor,
     exit::Failure,
     render::{
-        Compacted, ExportDone, Graph, ImportDone, IssueShown, IssueWritten, IssuesWritten, LedgerList, LedgersShown,
-        Pen, UndoDone,
+        Graph, IssueShown, Pen, view_compactions, view_export, view_import, view_ledgers, view_publications,
+        view_undone, view_written_issue, view_written_issues,
     },
 };
 
@@ -109,13 +109,13 @@ pub(super) fn add(app: &App<'_>, args: &args::Add) -> Done {
             Failure::invalid(problem, "a Markdown list, or a JSON object with a title on each line")
         })?;
         let wrote = plan.add(&edits, args.ledger.as_deref(), op)?;
-        return app.show(&IssuesWritten { wrote, did: "Added", several: several(toft)? });
+        return app.show(&view_written_issues(&wrote, "Added", several(toft)?));
     }
     let edits = [Edit { title: Some(args.title.clone()), ..first }];
     let mut wrote = plan.add(&edits, args.ledger.as_deref(), op)?;
     match wrote.pop() {
-        Some(wrote) => app.show(&IssueWritten { wrote, did: "Added", several: several(toft)? }),
-        None => app.show(&IssuesWritten { wrote, did: "Added", several: false }),
+        Some(wrote) => app.show(&view_written_issue(&wrote, "Added", several(toft)?)),
+        None => app.show(&view_written_issues(&wrote, "Added", false)),
     }
 }
 
@@ -213,8 +213,8 @@ pub(super) fn write_each(
     }
     let several = several(app.open()?)?;
     match (ids.len(), wrote.pop()) {
-        (1, Some(wrote)) => app.show(&IssueWritten { wrote, did, several }),
-        (_, last) => app.show(&IssuesWritten { wrote: wrote.into_iter().chain(last).collect(), did, several }),
+        (1, Some(wrote)) => app.show(&view_written_issue(&wrote, did, several)),
+        (_, last) => app.show(&view_written_issues(&wrote.into_iter().chain(last).collect::<Vec<_>>(), did, several)),
     }
 }
 
@@ -249,12 +249,12 @@ pub(super) fn delete(app: &App<'_>, args: &args::Delete) -> Done {
         return share::purge(app, args);
     }
     let wrote = plan(app.open()?)?.delete(&args.id, &args.reason)?;
-    app.show(&IssueWritten { wrote, did: "Deleted", several: several(app.open()?)? })
+    app.show(&view_written_issue(&wrote, "Deleted", several(app.open()?)?))
 }
 
 pub(super) fn restore(app: &App<'_>, args: &args::Restore) -> Done {
     let wrote = plan(app.open()?)?.restore(&args.id)?;
-    app.show(&IssueWritten { wrote, did: "Restored", several: several(app.open()?)? })
+    app.show(&view_written_issue(&wrote, "Restored", several(app.open()?)?))
 }
 
 pub(super) fn undo(app: &App<'_>, args: &args::Undo) -> Done {
@@ -269,11 +269,11 @@ pub(super) fn undo(app: &App<'_>, args: &args::Undo) -> Done {
         let what = if args.redo { "no operation that you undid" } else { "no operation of yours to undo" };
         return Err(Failure::nothing(format!("there is {what}"), "toft history"));
     }
-    app.show(&UndoDone { undone, dry_run: args.dry_run, redo: args.redo })
+    app.show(&view_undone(&undone, args.dry_run, args.redo))
 }
 
 pub(super) fn compact(app: &App<'_>, archive_after: Duration) -> Done {
-    app.show(&Compacted(plan(app.open()?)?.compact(archive_after)?))
+    app.show(&view_compactions(&plan(app.open()?)?.compact(archive_after)?))
 }
 
 pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
@@ -286,7 +286,7 @@ pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
     };
     if let Some(store) = older {
         return match path.is_file() {
-            true => app.show(&ImportDone(plan.import_store(store, path, args.ledger.as_deref(), &args.only)?)),
+            true => app.show(&view_import(&plan.import_store(store, path, args.ledger.as_deref(), &args.only)?)),
             false => Err(Failure::invalid(format!("{} is not a file", args.file), "name the database file")),
         };
     }
@@ -308,7 +308,7 @@ pub(super) fn import(app: &App<'_>, args: &args::Import) -> Done {
     };
     let mut imported = plan.import(form, &text, args.ledger.as_deref())?;
     imported.unreadable.append(&mut notes);
-    app.show(&ImportDone(imported))
+    app.show(&view_import(&imported))
 }
 
 fn read_text(file: &str) -> Result<String, Failure> {
@@ -345,7 +345,7 @@ pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
             exported.imported.changed += before.changed;
             exported.imported.notes.splice(0..0, before.notes);
         }
-        return app.show(&ExportDone(exported));
+        return app.show(&view_export(&exported));
     }
     app.output.lines(&match &args.at {
         Some(when) => plan.at(when)?.export(form)?,
@@ -386,7 +386,7 @@ pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
         _ => Pen::Lines,
     };
     let (now, started) = (plan.now()?, plan.waiting_after_start(&issues)?);
-    app.show(&Graph { issues, pen, more, now, started })
+    app.show(&Graph { issues, pen, more, now, started }.view())
 }
 
 /// One issue, whole.
@@ -413,7 +413,7 @@ pub(super) fn show(app: &App<'_>, toft: &Toft, plan: &Plan<'_>, found: FoundIssu
         true => workspace_of(toft, &found.issue.id)?,
         false => None,
     };
-    app.show(&IssueShown { found, overlay, why, on, workspace, children, needs, needed_by, history })
+    app.show(&IssueShown { found, overlay, why, on, workspace, children, needs, needed_by, history }.view())
 }
 
 /// The workspace that an issue is worked on in.
@@ -434,7 +434,7 @@ pub(super) fn ledger(app: &App<'_>, command: &args::LedgerCommand) -> Done {
             let all = plan.ledgers().iter().map(|ledger| ledger.name.clone());
             let names: Vec<String> = name.clone().map_or_else(|| all.collect(), |name| vec![name]);
             let shown = names.iter().map(|name| plan.publishes(name)).collect::<Result<Vec<_>, _>>()?;
-            return app.show(&LedgersShown(shown));
+            return app.show(&view_publications(&shown));
         }
         args::LedgerCommand::Add { name, place, read_only } => toft.ledgers().add_ledger(name, place, *read_only)?,
         args::LedgerCommand::Remove { name } => toft.ledgers().remove_ledger(name)?,
@@ -447,5 +447,5 @@ pub(super) fn ledger(app: &App<'_>, command: &args::LedgerCommand) -> Done {
             if *remove { toft.ledgers().remove_route(&route)? } else { toft.ledgers().add_route(route)? }
         }
     }
-    app.show(&LedgerList(plan(toft)?.examined_ledgers()?))
+    app.show(&view_ledgers(&plan(toft)?.examined_ledgers()?))
 }

@@ -5,7 +5,7 @@ use toft::{LandingDiff, Toft, landing::LandingState, verbs::land::Review};
 use super::{App, Done, confined, land::find_landing};
 use crate::{
     args::{LineComment, ReviewArgs, ReviewDecision},
-    render::{LandingDecisionView, LandingListView, LandingView, ReviewView},
+    render::{view_landing, view_landing_decision, view_landings, view_review},
 };
 
 pub(super) fn cmd_review(app: &App<'_>, args: &ReviewArgs) -> Done {
@@ -20,7 +20,7 @@ pub(super) fn cmd_review(app: &App<'_>, args: &ReviewArgs) -> Done {
 fn list_reviews(app: &App<'_>, toft: &Toft) -> Done {
     let mut waiting = toft.work().landings(&[], 0)?;
     waiting.retain(|entry| entry.landing.state == LandingState::Queued && entry.landing.needs_review());
-    app.show(&LandingListView(waiting))
+    app.show(&view_landings(&waiting))
 }
 
 /// Shows work with its diff; without, where its commits are in another clone.
@@ -30,13 +30,13 @@ fn show_review(app: &App<'_>, toft: &Toft, id: &str) -> Done {
     match work.diff_of_landing(&entry.landing)? {
         Some(LandingDiff::Text(diff)) => {
             // A diff has the bytes of its files, which need not be UTF-8.
-            app.show(&ReviewView { diff: String::from_utf8_lossy(&diff).into_owned(), entry })
+            app.show(&view_review(&entry, &String::from_utf8_lossy(&diff)))
         }
         Some(LandingDiff::Missing(why)) => {
             toft.note(why);
-            app.show(&LandingView(entry))
+            app.show(&view_landing(&entry))
         }
-        None => app.show(&LandingView(entry)),
+        None => app.show(&view_landing(&entry)),
     }
 }
 
@@ -57,7 +57,7 @@ fn decide_review(app: &App<'_>, toft: &Toft, id: &str, decision: ReviewDecision,
         ReviewDecision::Approve => "approved",
         ReviewDecision::SendBack => "sent back",
     };
-    app.show(&LandingDecisionView { landing, decision })
+    app.show(&view_landing_decision(&landing, decision))
 }
 
 /// Adds comments at lines to a message, as an agent reads them.

@@ -37,7 +37,7 @@ use super::{App, Done, run_repositories};
 use crate::{
     args::{Acp, Prime, Run, SandboxMode, Sandboxed, Stop},
     exit::Failure,
-    render::{Primed, RunProgress, Stopped},
+    render::{RunProgress, Stopped, view_prime},
 };
 
 pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
@@ -404,7 +404,7 @@ pub(super) fn stop(app: &App<'_>, args: &Stop) -> Done {
         false => None,
     };
     let parked = args.park;
-    app.show(&Stopped { told, ended, parked })
+    app.show(&Stopped { told, ended, parked }.view())
 }
 
 /// Gives the brief on standard input to an agent, and prints what it does.
@@ -555,5 +555,5 @@ pub(super) fn prime(app: &App<'_>, args: &Prime) -> Done {
         Some(toft) => toft,
         None => return Ok(ExitCode::SUCCESS),
     };
-    app.show(&Primed(toft.briefing().prime(&toft.located().agent, !args.peek)?))
+    app.show(&view_prime(&toft.briefing().prime(&toft.located().agent, !args.peek)?))
 }

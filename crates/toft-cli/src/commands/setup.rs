@@ -17,7 +17,7 @@ use super::{
 use crate::{
     args::{Setup, ShellKind},
     exit::Failure,
-    render::{GuardSet, Page, SetupShown},
+    render::{Page, SetupShown, view_push_guard},
     setup::{self, ClientAnswer, Guard, GuardStatus, HARNESSES, Harness, SetupTarget},
 };
 
@@ -57,7 +57,7 @@ pub(super) fn setup(app: &App<'_>, args: &Setup) -> Done {
     let dir = located.and_then(|located| located.checkout).map_or_else(toft::home, |checkout| checkout.root);
     let ask = |harness: &&'static Harness| (harness.title, harness.ask(&dir));
     let asked = if write && !args.remove { harnesses.iter().map(ask).collect() } else { Vec::new() };
-    app.show(&SetupShown { all, names: names.join(", "), written: write, removed: args.remove, store, asked })
+    app.show(&SetupShown { all, names: names.join(", "), written: write, removed: args.remove, store, asked }.view())
 }
 
 /// The files at home; with the directory of this repository's store, which a client's sandbox has to let through.
@@ -94,7 +94,7 @@ fn guard(app: &App<'_>, args: &Setup) -> Done {
     if write {
         guard.apply(args.remove)?;
     }
-    app.show(&GuardSet { said, changes: guard.changes(args.remove), written: write })
+    app.show(&view_push_guard(&said, guard.changes(args.remove), write))
 }
 
 fn project(located: &Located) -> Result<SetupTarget, Failure> {

@@ -15,7 +15,9 @@ use super::{App, Done, plan, said_yes};
 use crate::{
     args,
     exit::Failure,
-    render::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, ProposalsMade, PurgeDone, SyncDone},
+    render::{
+        view_findings, view_moved_issues, view_outgoing, view_proposals, view_purge, view_sync, view_written_issues,
+    },
 };
 
 /// What git calls a commit that is not there.
@@ -35,7 +37,7 @@ pub(super) fn sync(app: &App<'_>, args: &args::Sync) -> Done {
     let all = plan.sync(&wish, step)?;
     app.output.progress("");
     let (failed, held) = (all.iter().any(|one| one.how.failed()), all.iter().any(|one| one.how == SyncStatus::Held));
-    let view = SyncDone { all, try_only: args.dry_run };
+    let view = view_sync(&all, args.dry_run);
     match (held, failed) {
         (true, _) => {
             let help = "remove a real secret with toft edit; toft sync --allow FINDING sends that finding";
@@ -65,9 +67,9 @@ pub(super) fn propose(app: &App<'_>, args: &args::Propose) -> Done {
             };
             let help =
                 "remove it with toft edit, leave the field out with --without FIELD, or publish it with --allow ID";
-            app.show_failed(&FindingsShown(findings), Failure::held(held, help))
+            app.show_failed(&view_findings(&findings), Failure::held(held, help))
         }
-        proposed => app.show(&ProposalsMade(proposed?)),
+        proposed => app.show(&view_proposals(&proposed?)),
     }
 }
 
@@ -85,12 +87,12 @@ pub(super) fn accept(app: &App<'_>, args: &args::Accept) -> Done {
         }
         wrote.push(plan.accept(id)?);
     }
-    app.show(&IssuesDecided { wrote, did: "Accepted", several: plan::several(app.open()?)? })
+    app.show(&view_written_issues(&wrote, "Accepted", plan::several(app.open()?)?))
 }
 
 pub(super) fn reject(app: &App<'_>, args: &args::Reject) -> Done {
     let wrote = plan::plan(app.open()?)?.reject(&args.id, &args.reason)?;
-    app.show(&IssuesDecided { wrote: vec![wrote], did: "Rejected", several: plan::several(app.open()?)? })
+    app.show(&view_written_issues(&[wrote], "Rejected", plan::several(app.open()?)?))
 }
 
 pub(super) fn move_issues(app: &App<'_>, args: &args::Move) -> Done {
@@ -107,14 +109,14 @@ pub(super) fn move_issues(app: &App<'_>, args: &args::Move) -> Done {
         };
     }
     let moved = plan.move_to(&ids, &args.to, args.dry_run, args.yes)?;
-    app.show(&IssuesMoved { moved, try_only: args.dry_run })
+    app.show(&view_moved_issues(&moved, args.dry_run))
 }
 
 pub(super) fn purge(app: &App<'_>, args: &args::Delete) -> Done {
     let plan = plan::plan(app.open()?)?;
     let purged = plan.purge(&args.id, true)?;
     if args.dry_run {
-        return app.show(&PurgeDone { purged, try_only: true });
+        return app.show(&view_purge(&purged, true));
     }
     if let Some(remote) = purged.remote.as_ref().filter(|_| !args.yes) {
         let (commits, remote) = (purged.commits, toft::text::clean(remote));
@@ -125,7 +127,7 @@ pub(super) fn purge(app: &App<'_>, args: &args::Delete) -> Done {
         }
     }
     let purged = plan.purge(&args.id, false)?;
-    app.show(&PurgeDone { purged, try_only: false })
+    app.show(&view_purge(&purged, false))
 }
 
 /// How what leaves is looked at.
@@ -165,7 +167,7 @@ fn guard(app: &App<'_>, ranges: &[Range], refs: &[(String, String)], look: &Look
     let passes = |doubt: &Doubtful| look.yes && !doubt.secret;
     let (allowed, held): (Vec<Doubtful>, Vec<Doubtful>) = all.doubts.iter().cloned().partition(passes);
     let leaks = all.leaks.len();
-    let view = GuardShown(all);
+    let view = view_outgoing(&all);
     if leaks > 0 {
         let help = "remove them from these commits (git rebase -i); toft propose publishes an issue";
         return app.show_failed(&view, Failure::held(format!("may not leave: {leaks}"), help));

@@ -8,19 +8,19 @@ use super::{App, Done};
 use crate::{
     args::{Backup, BackupCommand, WriteTo},
     exit::Failure,
-    render::{BackedUp, CallSchemas, FilesWritten, Migrated, RestoredFrom},
+    render::{view_backup, view_call_schemas, view_migration, view_restored_store, view_written_files},
 };
 
 /// Writes generated files, and lists them.
 pub(super) fn write(app: &App<'_>, to: &WriteTo, make: fn(&Path) -> std::io::Result<Vec<String>>) -> Done {
     let failed = |error| Failure::stopped(format!("{} cannot be written: {error}", to.target.display()), "");
-    app.show(&FilesWritten(make(&to.target).map_err(failed)?))
+    app.show(&view_written_files(&make(&to.target).map_err(failed)?))
 }
 
 pub(super) fn migrate(app: &App<'_>) -> Done {
     let located = toft::locate(&app.config()?)?;
     let (from, to) = toft::migrate(&located)?;
-    app.show(&Migrated { store: located.store.to_string(), from, to })
+    app.show(&view_migration(&located.store.to_string(), from, to))
 }
 
 /// The word for all calls of the library where one may be named.
@@ -32,13 +32,13 @@ pub(super) fn schema(app: &App<'_>, call: &str) -> Done {
         let refusal = Refusal::NotFound { what: "call".into(), text: name.to_owned() };
         return Err(toft::Error::Refused(refusal).into());
     }
-    app.show(&CallSchemas(calls::schema(call)))
+    app.show(&view_call_schemas(&calls::schema(call)))
 }
 
 pub(super) fn backup(app: &App<'_>, args: &Backup) -> Done {
     if let Some(BackupCommand::Restore(args)) = &args.command {
         let located = toft::locate(&app.config()?)?;
-        return app.show(&RestoredFrom(toft::restore(&located, &args.file, args.replace)?));
+        return app.show(&view_restored_store(&toft::restore(&located, &args.file, args.replace)?));
     }
     let Some(target) = &args.target else {
         return Err(Failure::invalid("backup needs a file or a directory", "toft backup FILE"));
@@ -49,5 +49,5 @@ pub(super) fn backup(app: &App<'_>, args: &Backup) -> Done {
     if target.parent().is_some_and(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
         return Err(Failure::invalid(format!("{} has no directory to go to", target.display()), "make it first"));
     }
-    app.show(&BackedUp(app.open()?.backup(target)?))
+    app.show(&view_backup(&app.open()?.backup(target)?))
 }

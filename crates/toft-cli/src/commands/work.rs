@@ -28,8 +28,8 @@ use crate::{
     args::{self, Claim},
     exit::Failure,
     render::{
-        AgentList, AttemptLog, Claims, Context, EventLine, FinishReported, Finished, FlowShown, History, Names, Ready,
-        Saved, Shown, StateValue,
+        Claims, Names, view_agents, view_attempt_log, view_context, view_event, view_finish, view_flow, view_history,
+        view_ready, view_reported_finish, view_save, view_state_value, view_status, view_task,
     },
 };
 
@@ -65,7 +65,7 @@ pub(super) fn ready(app: &App<'_>, args: &args::Ready) -> Done {
     {
         issues = plan.not_ready(args.limit)?;
     }
-    app.show(&Ready { outcome: all, issues, names })
+    app.show(&view_ready(&all, &issues, &names))
 }
 
 /// A session that holds more than these is not told so at every claim.
@@ -144,7 +144,7 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
     let found = |id: &String| plan.as_ref()?.find(id).ok().map(|found| (id.clone(), found));
     let issues = kept.iter().filter_map(|claimed| found(claimed.issue.as_ref()?)).collect();
     let outcome = claim::Outcome { claims: kept };
-    app.show(&Claims { outcome, issues, workspaces, many: args.count.is_some() })
+    app.show(&Claims { outcome, issues, workspaces, many: args.count.is_some() }.view())
 }
 
 /// Which task is meant, and under which hold of this session; a fence that was typed goes before.
@@ -196,7 +196,7 @@ pub(super) fn save(app: &App<'_>, args: &args::Save) -> Done {
     };
     let saved = app.perform(toft, request)?;
     let letters = said_meanwhile(toft, &saved.task);
-    app.show(&Saved { saved, letters })
+    app.show(&view_save(&saved, &letters))
 }
 
 /// What was said to an agent: without hooks it hears it here. The checkpoint is saved whatever comes of this.
@@ -264,13 +264,13 @@ pub(super) fn finish(app: &App<'_>, args: &args::Finish) -> Done {
             toft::runner::write_report(&report, &word.to_string()).map_err(|error| {
                 Failure::stopped(format!("the report {} could not be written: {error}", report.display()), "")
             })?;
-            return app.show(&FinishReported);
+            return app.show(&view_reported_finish());
         }
         (*text, verified) = verify_here(app, toft, text)?;
     }
     let request = finish::Request { id, fence, how, message, choices, cost, report: None, offer: None, verified };
     let (outcome, workspace) = toft.work().finish_and_tidy(&toft.located().agent, app.op(), request)?;
-    app.show(&Finished { outcome, workspace })
+    app.show(&view_finish(&outcome, workspace.as_ref()))
 }
 
 /// The file in which an agent of a runner reports its outcome, for the runner to verify it.
@@ -355,12 +355,12 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
         let id = toft.work().whole_id(&args.id)?;
         let here = toft.work().workspace_here()?.map(|found| found.workspace);
         let here = here.as_ref().map(|workspace| Here { workspace, notes: &[] });
-        return app.show(&Context(toft.briefing().context(&toft.located().agent, &id, here, args.budget)?));
+        return app.show(&view_context(&toft.briefing().context(&toft.located().agent, &id, here, args.budget)?));
     }
     if let Some(attempt) = args.log {
         let id = toft.work().whole_id(&args.id)?;
         let log = toft.attempts().attempt_log(&toft.located().agent, &id, attempt)?;
-        return app.show(&AttemptLog { log, raw: args.raw });
+        return app.show(&view_attempt_log(&log, args.raw));
     }
     if args.id != "@"
         && args.state.is_none()
@@ -383,13 +383,13 @@ pub(super) fn show(app: &App<'_>, args: &args::Show) -> Done {
                     checkpoint.detail = Some(toft::checkpoint::Detail::Inline(toft.load_detail(detail)?));
                 }
             }
-            app.show(&Shown(shown))
+            app.show(&view_task(&shown))
         }
-        show::Outcome::Workflow(shown) => app.show(&FlowShown(*shown)),
-        show::Outcome::Agent(shown) => app.show(&AgentList(vec![*shown])),
+        show::Outcome::Workflow(shown) => app.show(&view_flow(&shown)),
+        show::Outcome::Agent(shown) => app.show(&view_agents(&[*shown])),
         show::Outcome::State { task, key, value } => {
             let outcome = serde_json::json!({ "task": task, "key": key, "value": value });
-            app.show(&StateValue { outcome, value })
+            app.show(&view_state_value(&outcome, &value))
         }
     }
 }
@@ -398,7 +398,7 @@ pub(super) fn status(app: &App<'_>, args: &args::Status) -> Done {
     let sources = app.reach(&args.reach)?;
     let view = StatusView::of(&sources, args.limit)?;
     sources.iter().for_each(|source| app.heard(source.toft, source.name.as_ref()));
-    app.show(&view)
+    app.show(&view_status(&view))
 }
 
 pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {
@@ -421,15 +421,15 @@ pub(super) fn log(app: &App<'_>, args: &args::Log) -> Done {
         }
         let cursor = found.last().map_or(args.after.unwrap_or(0), |event| event.seq);
         for event in found {
-            app.show(&EventLine(event))?;
+            app.show(&view_event(&event))?;
         }
         let mut stream = toft.events(cursor).scope(scope);
         if let Some(patience) = args.timeout {
             stream = stream.patience(patience);
         }
         for event in stream {
-            app.show(&EventLine(event?))?;
+            app.show(&view_event(&event?))?;
         }
     }
-    if args.follow { Ok(std::process::ExitCode::SUCCESS) } else { app.show(&History { events, past }) }
+    if args.follow { Ok(std::process::ExitCode::SUCCESS) } else { app.show(&view_history(&events, &past)) }
 }

@@ -14,8 +14,8 @@ use crate::{
     args::{CreateWs, From, GcWs, Hold, ListWs, RestoreWs, ShellKind, Show, WsCommand},
     exit::Failure,
     render::{
-        DiffShown, Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown,
-        WsTidied,
+        WsList, WsShown, view_diff, view_given_workspace, view_pin, view_pool, view_rescue, view_rescues,
+        view_shell_function, view_tidied, view_workspace_env, view_workspace_path,
     },
 };
 
@@ -26,7 +26,7 @@ pub(super) fn diff(app: &App<'_>, args: &Show) -> Done {
     let id = Some(args.id.as_str()).filter(|id| *id != "@");
     let workspace = all.open(&all.named(id)?)?;
     let diff = all.diff(&workspace, args.words)?;
-    app.show(&DiffShown { workspace, diff, stat: args.stat })
+    app.show(&view_diff(&workspace, &diff, args.stat))
 }
 
 pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
@@ -34,11 +34,11 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
     let all = toft.workspaces()?;
     let me = &toft.located().agent;
     match command {
-        WsCommand::Create(CreateWs { adopt: Some(path), .. }) => app.show(&WsGiven(all.adopt(me, path)?)),
+        WsCommand::Create(CreateWs { adopt: Some(path), .. }) => app.show(&view_given_workspace(&all.adopt(me, path)?)),
         WsCommand::Create(CreateWs { ahead: Some(count), .. }) => {
             let made = all.pool(me, *count, |step| app.output.progress(step));
             app.output.progress("");
-            app.show(&WsPooled { made: made?, count: *count })
+            app.show(&view_pool(made?, *count))
         }
         WsCommand::Create(args) => create(app, toft, args),
         WsCommand::List(ListWs { id: Some(id), .. }) => show(app, &all, &all.named(Some(id))?),
@@ -46,13 +46,13 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             let mut seen = all.list(args.all, args.limit + 1)?;
             let more = seen.len() > args.limit;
             seen.truncate(args.limit);
-            app.show(&WsList { seen, more, unknown: all.unknown()?, now: all.now()? })
+            app.show(&WsList { seen, more, unknown: all.unknown()?, now: all.now()? }.view())
         }
         WsCommand::Path(args) => {
             let workspace = all.open(&all.named(args.one.id.as_deref())?)?;
             match args.env {
-                true => app.show(&WsEnv(toft::variables(&workspace))),
-                false => app.show(&WsPath(workspace)),
+                true => app.show(&view_workspace_env(&toft::variables(&workspace))),
+                false => app.show(&view_workspace_path(&workspace)),
             }
         }
         WsCommand::Rm(args) => {
@@ -63,7 +63,7 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
             if args.landed {
                 all.record_landed(me, &id, fence.clone())?;
             }
-            app.show(&WsTidied { rows: vec![all.remove(me, &id, fence, args.rescue, args.ignored)?], tried: false })
+            app.show(&view_tidied(&[all.remove(me, &id, fence, args.rescue, args.ignored)?], false))
         }
         WsCommand::Gc(GcWs { rescue: Some(id), at: Some(at), .. }) => {
             let workspaces: BTreeSet<String> = all
@@ -79,28 +79,26 @@ pub(super) fn run(app: &App<'_>, command: &WsCommand) -> Done {
                 return Err(Failure::invalid(format!("several workspaces with rescues were called {id}"), &help));
             }
             let (rescue, workspace) = all.delete_rescue(&all.named(Some(id))?, at)?;
-            app.show(&RescuesListed { rows: vec![(rescue, Some(workspace))], deleted: true, now: all.now()? })
+            app.show(&view_rescues(&[(rescue, Some(workspace))], true, all.now()?))
         }
         WsCommand::Gc(args) => {
             let rows = all.tidy(me, args.older_than, args.dry_run, |name| app.output.progress(name))?;
             app.output.progress("");
-            app.show(&WsTidied { rows, tried: args.dry_run })
+            app.show(&view_tidied(&rows, args.dry_run))
         }
         WsCommand::Rescue(args) => {
             let (workspace, rescued) = all.rescue(&all.named(args.one.id.as_deref())?, args.ignored)?;
             let number = all.rescues(&workspace)?.last().map_or(0, |rescue| rescue.number);
-            app.show(&Rescued { workspace, rescued, number })
+            app.show(&view_rescue(&workspace, &rescued, number))
         }
         WsCommand::Restore(RestoreWs { id: None, .. }) => {
-            app.show(&RescuesListed { rows: all.all_rescues(None)?, deleted: false, now: all.now()? })
+            app.show(&view_rescues(&all.all_rescues(None)?, false, all.now()?))
         }
         WsCommand::Restore(args) => {
             let id = all.named(args.id.as_deref())?;
-            app.show(&WsGiven(all.restore(me, &id, args.at.as_deref(), args.name.as_deref())?))
+            app.show(&view_given_workspace(&all.restore(me, &id, args.at.as_deref(), args.name.as_deref())?))
         }
-        WsCommand::Keep(args) => {
-            app.show(&WsNoted::pinned(all.pin(me, &all.named(args.one.id.as_deref())?, !args.off)?))
-        }
+        WsCommand::Keep(args) => app.show(&view_pin(&all.pin(me, &all.named(args.one.id.as_deref())?, !args.off)?)),
     }
 }
 
@@ -111,7 +109,7 @@ pub(super) fn show(app: &App<'_>, all: &Workspaces<'_>, id: &str) -> Done {
     let rescues = all.rescues(&seen.listed.workspace)?;
     // What cannot be read is said by what was seen in it.
     let left = seen.survey.as_ref().and_then(|_| all.leaves(&seen.listed.workspace).ok()).unwrap_or_default();
-    app.show(&WsShown { seen, bytes, rescues, left })
+    app.show(&WsShown { seen, bytes, rescues, left }.view())
 }
 
 /// Prints a shell function for a shell, or for the one that `$SHELL` names.
@@ -122,7 +120,7 @@ pub(super) fn shell(app: &App<'_>, shell: Option<ShellKind>) -> Done {
         Some("zsh") => ShellKind::Zsh,
         _ => ShellKind::Bash,
     };
-    app.show(&ShellFunction(shell.unwrap_or(own)))
+    app.show(&view_shell_function(shell.unwrap_or(own)))
 }
 
 /// The fence of this session's hold on what is done in a workspace.
@@ -150,5 +148,5 @@ fn create(app: &App<'_>, toft: &Toft, args: &CreateWs) -> Done {
     let wanted = Wanted { work, name: args.name.clone(), fence, in_place: args.in_place, ..wanted(&args.from) };
     let given = toft.workspaces()?.provide(&toft.located().agent, wanted, |step| app.output.progress(step));
     app.output.progress("");
-    app.show(&WsGiven(given?))
+    app.show(&view_given_workspace(&given?))
 }

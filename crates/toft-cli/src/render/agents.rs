@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use toft::{
     agent::{Agent, AgentState, Presence, Role},
     change::Event,
@@ -11,59 +11,25 @@ use toft::{
 };
 
 use super::{
-    View, data,
-    page::{Ink, Page, clean, short},
+    CommandView,
+    page::{after_words, clean, short},
 };
 
-pub(crate) struct AgentView(pub(crate) Agent);
-
-impl View for AgentView {
-    fn kind(&self) -> &'static str {
-        "agent"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.0.name.clone()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let Agent { id, name, role, capabilities, state, .. } = &self.0;
-        let can =
-            if capabilities.is_empty() { String::new() } else { format!(", can {}", clean(&capabilities.join(", "))) };
-        page.line(format!("{} ({id}) is {}, {role}{can}", clean(name), word(*state)));
-    }
-}
-
-fn word(state: AgentState) -> &'static str {
-    match state {
+pub(crate) fn view_agent(agent: &Agent) -> CommandView<'_> {
+    let Agent { id, name, role, capabilities, state, .. } = agent;
+    let can = after_words(", can ", capabilities);
+    let state = match state {
         AgentState::Active => "active",
         AgentState::Draining => "paused: it claims nothing new",
         AgentState::Gone => "removed",
-    }
+    };
+    CommandView::of_line("agent", agent, [name], format!("{} ({id}) is {state}, {role}{can}", clean(name)))
 }
 
-pub(crate) struct AgentList(pub(crate) Vec<Listed>);
-
-impl View for AgentList {
-    fn kind(&self) -> &'static str {
-        "agents"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|row| row.agent.name.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        let machines: BTreeSet<&str> = self.0.iter().map(|row| row.agent.machine_name()).collect();
-        for Listed { agent, presence, holds, silent_s } in &self.0 {
+pub(crate) fn view_agents(agents: &[Listed]) -> CommandView<'_> {
+    CommandView::new("agents", agents, agents.iter().map(|row| &row.agent.name), move |page| {
+        let machines: BTreeSet<&str> = agents.iter().map(|row| row.agent.machine_name()).collect();
+        for Listed { agent, presence, holds, silent_s } in agents {
             let holds: Vec<_> = holds.iter().map(ToString::to_string).collect();
             let doing = match presence {
                 Presence::Working if agent.state == AgentState::Draining => {
@@ -81,147 +47,61 @@ impl View for AgentList {
             };
             let role = match agent.role {
                 Role::Worker => String::new(),
-                role => format!("  {role}"),
+                role => role.to_string(),
             };
             let machine = match machines.len() {
                 0 | 1 => String::new(),
-                _ => format!("  on {}", clean(agent.machine_name())),
+                _ => format!("on {}", clean(agent.machine_name())),
             };
-            page.line(format!(
-                "{}{role}  {doing}{machine}  {}",
-                page.ink(Ink::Id, &clean(&agent.name)),
-                page.ink(Ink::Faint, &format!("seen {}", toft::time::ago(Duration::from_secs(*silent_s))))
-            ));
+            let seen = page.faint(format!("seen {}", toft::time::ago(Duration::from_secs(*silent_s))));
+            page.row([page.id(&agent.name), role, doing, machine, seen]);
         }
-        if self.0.is_empty() {
+        if agents.is_empty() {
             page.line("No agents yet. Claiming registers one.");
         }
-    }
+    })
 }
 
-pub(crate) struct Sent(pub(crate) Message);
-
-impl View for Sent {
-    fn kind(&self) -> &'static str {
-        "message"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.0.id.to_string()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.line(format!("Sent {}", self.0.id));
-    }
+pub(crate) fn view_sent_message(message: &Message) -> CommandView<'_> {
+    CommandView::of_line("message", message, [&message.id], format!("Sent {}", message.id))
 }
 
 /// An agent whose rest a person ended.
-pub(crate) struct RestEnded(pub(crate) String);
-
-impl View for RestEnded {
-    fn kind(&self) -> &'static str {
-        "rest_ended"
-    }
-
-    fn json(&self) -> Value {
-        json!({ "agent": self.0 })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.0.clone()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.line(format!("{} rests no longer; its runners go on.", clean(&self.0)));
-    }
+pub(crate) fn view_ended_rest(agent: &str) -> CommandView<'_> {
+    let line = format!("{} rests no longer; its runners go on.", clean(agent));
+    CommandView::of_line("rest_ended", json!({ "agent": agent }), [agent], line)
 }
 
 /// Agents that were paused or resumed.
-pub(crate) struct AgentsTold(pub(crate) Vec<Agent>);
-
-impl View for AgentsTold {
-    fn kind(&self) -> &'static str {
-        "agents"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|agent| agent.name.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        let names: Vec<String> = self.0.iter().map(|agent| clean(&agent.name)).collect();
-        let paused = self.0.iter().any(|agent| agent.state == AgentState::Draining);
-        let note = self.0.iter().find_map(|agent| agent.note.as_deref());
-        let note = note.map(|note| format!(" ({})", short(note, 80))).unwrap_or_default();
-        page.line(match paused {
-            _ if names.is_empty() => "Nothing changed: toft agent list shows who is paused.".to_owned(),
-            true => {
-                format!("Paused {}{note}. What they hold they finish; toft resume lets them go on.", names.join(", "))
-            }
-            false => format!("Resumed {}.", names.join(", ")),
-        });
-    }
+pub(crate) fn view_told_agents(agents: &[Agent]) -> CommandView<'_> {
+    let names = agents.iter().map(|agent| clean(&agent.name)).collect::<Vec<_>>().join(", ");
+    let paused = agents.iter().any(|agent| agent.state == AgentState::Draining);
+    let note = agents.iter().find_map(|agent| agent.note.as_deref());
+    let note = note.map(|note| format!(" ({})", short(note, 80))).unwrap_or_default();
+    let line = match paused {
+        _ if names.is_empty() => "Nothing changed: toft agent list shows who is paused.".to_owned(),
+        true => format!("Paused {names}{note}. What they hold they finish; toft resume lets them go on."),
+        false => format!("Resumed {names}."),
+    };
+    CommandView::of_line("agents", agents, agents.iter().map(|agent| &agent.name), line)
 }
 
 /// A message to the agent on a task.
-pub(crate) struct Told {
-    pub(crate) message: Message,
-    /// The event of its delivery.
-    pub(crate) read: Option<Event>,
-}
-
-impl View for Told {
-    fn kind(&self) -> &'static str {
-        "tell"
-    }
-
-    fn json(&self) -> Value {
-        let (by, at) = self.read.as_ref().map(|event| (&event.actor, event.at)).unzip();
-        json!({ "message": self.message, "delivered": self.read.is_some(), "read_by": by, "read_at": at })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.message.id.to_string()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.line(match &self.read {
+pub(crate) fn view_told_holder<'a>(message: &'a Message, read: Option<&'a Event>) -> CommandView<'a> {
+    let (by, at) = read.map(|event| (&event.actor, event.at)).unzip();
+    let data = json!({ "message": message, "delivered": read.is_some(), "read_by": by, "read_at": at });
+    CommandView::new("tell", data, [&message.id], move |page| {
+        page.line(match read {
             Some(event) => format!("Delivered to {} at {}.", clean(&event.actor), page.moment(event.at)),
-            None => format!("Sent, not read yet; toft history {} shows when it is.", self.message.id),
+            None => format!("Sent, not read yet; toft history {} shows when it is.", message.id),
         });
-    }
+    })
 }
 
-pub(crate) struct Inbox {
-    pub(crate) letters: Vec<InboxItem>,
-    /// They were confirmed just now.
-    pub(crate) confirmed: bool,
-}
-
-impl View for Inbox {
-    fn kind(&self) -> &'static str {
-        "messages"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.letters)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.letters.iter().map(|letter| letter.message.id.to_string()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for letter in &self.letters {
-            if self.confirmed {
+pub(crate) fn view_inbox(letters: &[InboxItem], confirmed: bool) -> CommandView<'_> {
+    CommandView::new("messages", letters, letters.iter().map(|letter| &letter.message.id), move |page| {
+        for letter in letters {
+            if confirmed {
                 page.line(format!("Confirmed {} from {}", letter.message.id, clean(&letter.from_name)));
                 continue;
             }
@@ -231,16 +111,12 @@ impl View for Inbox {
                 false => String::new(),
             };
             let subject = letter.message.subject.as_deref().map(|text| format!(" \"{}\"", clean(text)));
-            page.line(format!(
-                "{}  {}{}{ack}:",
-                page.ink(Ink::Id, letter.message.id.as_str()),
-                clean(&letter.from_name),
-                subject.unwrap_or_default()
-            ));
+            let (from, subject) = (clean(&letter.from_name), subject.unwrap_or_default());
+            page.line(format!("{}  {from}{subject}{ack}:", page.id(id.as_str())));
             page.block("  ", &letter.message.body);
         }
-        if self.letters.is_empty() {
+        if letters.is_empty() {
             page.line("No new messages.");
         }
-    }
+    })
 }

@@ -4,17 +4,9 @@ use serde_json::{Value, json};
 use toft::workspace::Workspace;
 
 use super::{
-    View,
-    page::{Ink, Page, clean},
+    CommandView,
+    page::{Ink, Page, clean, counted},
 };
-
-pub(crate) struct DiffShown {
-    pub(crate) workspace: Workspace,
-    /// In the format of git.
-    pub(crate) diff: String,
-    /// Only how much each file changed.
-    pub(crate) stat: bool,
-}
 
 /// How much a file changed.
 struct ChangedFile {
@@ -25,81 +17,63 @@ struct ChangedFile {
     binary: bool,
 }
 
-impl DiffShown {
-    fn files(&self) -> Vec<ChangedFile> {
-        let mut files: Vec<ChangedFile> = Vec::new();
-        // Lines of a file are below the first `@@` of its part; what stands there begins with a sign.
-        let mut in_lines = false;
-        for line in self.diff.lines() {
-            if let Some(names) = line.strip_prefix("diff --git ") {
-                let path = names.rsplit_once(" b/").map_or(names, |(_, path)| path).trim_matches('"').to_owned();
-                files.push(ChangedFile { path, added: 0, removed: 0, binary: false });
-                in_lines = false;
-                continue;
-            }
-            let Some(file) = files.last_mut() else { continue };
-            match line.as_bytes().first() {
-                Some(b'@') => in_lines = true,
-                Some(b'+') if in_lines => file.added += 1,
-                Some(b'-') if in_lines => file.removed += 1,
-                Some(b'B' | b'G') if !in_lines => {
-                    file.binary |= line.starts_with("Binary ") || line.starts_with("GIT ");
-                }
-                _ => {}
-            }
+/// Reads from a diff which files it changes.
+fn changed_files(diff: &str) -> Vec<ChangedFile> {
+    let mut files: Vec<ChangedFile> = Vec::new();
+    // Lines of a file are below the first `@@` of its part; what stands there begins with a sign.
+    let mut in_lines = false;
+    for line in diff.lines() {
+        if let Some(names) = line.strip_prefix("diff --git ") {
+            let path = names.rsplit_once(" b/").map_or(names, |(_, path)| path).trim_matches('"').to_owned();
+            files.push(ChangedFile { path, added: 0, removed: 0, binary: false });
+            in_lines = false;
+            continue;
         }
-        files
+        let Some(file) = files.last_mut() else { continue };
+        match line.as_bytes().first() {
+            Some(b'@') => in_lines = true,
+            Some(b'+') if in_lines => file.added += 1,
+            Some(b'-') if in_lines => file.removed += 1,
+            Some(b'B' | b'G') if !in_lines => {
+                file.binary |= line.starts_with("Binary ") || line.starts_with("GIT ");
+            }
+            _ => {}
+        }
     }
+    files
 }
 
-impl View for DiffShown {
-    fn in_pager(&self) -> bool {
-        true
-    }
-
-    fn kind(&self) -> &'static str {
-        "diff"
-    }
-
-    fn json(&self) -> Value {
-        let files: Vec<Value> = self
-            .files()
-            .iter()
-            .map(|file| json!({ "path": file.path, "added": file.added, "removed": file.removed, "binary": file.binary }))
-            .collect();
-        let diff = if self.stat { Value::Null } else { self.diff.as_str().into() };
-        json!({ "workspace": self.workspace.name, "base": self.workspace.base, "files": files, "diff": diff })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.files().into_iter().map(|file| clean(&file.path)).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        let files = self.files();
-        if files.is_empty() {
-            page.line(format!("{} has changed nothing since {}", clean(&self.workspace.name), base(&self.workspace)));
-            return;
+/// The changes of a workspace, in the format of git; with `stat` only how much each file changed.
+pub(crate) fn view_diff<'a>(workspace: &'a Workspace, diff: &'a str, stat: bool) -> CommandView<'a> {
+    let files = changed_files(diff);
+    let ids: Vec<String> = files.iter().map(|file| clean(&file.path)).collect();
+    let row = |ChangedFile { path, added, removed, binary }: &ChangedFile| json!({ "path": path, "added": added, "removed": removed, "binary": binary });
+    let rows: Vec<Value> = files.iter().map(row).collect();
+    let text = if stat { Value::Null } else { diff.into() };
+    let data = json!({ "workspace": workspace.name, "base": workspace.base, "files": rows, "diff": text });
+    CommandView::new("diff", data, ids, move |page| match stat {
+        _ if files.is_empty() => {
+            page.line(format!("{} has changed nothing since {}", clean(&workspace.name), base(workspace)));
         }
-        if self.stat {
-            let width = files.iter().map(|file| clean(&file.path).chars().count()).max().unwrap_or(0);
+        true => {
             for file in &files {
-                let path = clean(&file.path);
-                let (added, removed) = (format!("+{}", file.added), format!("-{}", file.removed));
                 let lines = match file.binary {
                     true => "binary".to_owned(),
-                    false => format!("{} {}", page.ink(Ink::Good, &added), page.ink(Ink::Bad, &removed)),
+                    false => format!(
+                        "{} {}",
+                        page.ink(Ink::Good, &format!("+{}", file.added)),
+                        page.ink(Ink::Bad, &format!("-{}", file.removed))
+                    ),
                 };
-                page.line(format!("{path:width$}  {lines}"));
+                page.row([clean(&file.path), lines]);
             }
             let (added, removed) =
                 files.iter().fold((0, 0), |(added, removed), file| (added + file.added, removed + file.removed));
-            let count = if files.len() == 1 { "1 file".to_owned() } else { format!("{} files", files.len()) };
-            page.line(format!("{count}, +{added} -{removed} since {}", base(&self.workspace)));
-            return;
+            page.line(format!("{}, +{added} -{removed} since {}", counted(files.len(), "file"), base(workspace)));
         }
-        lines(page, &self.diff);
-    }
+        false => lines(page, diff),
+    })
+    .in_pager()
 }
 
 /// The lines of a diff.

@@ -2,19 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use toft::{
-    issue::{chain::longest_chain, ready::Node},
+    issue::{Issue, chain::longest_chain, ready::Node},
     plan::FoundIssue,
     time::Timestamp,
     views::{GraphMark, GraphRow, graph_rows},
 };
 
 use super::{
-    View,
-    page::{Ink, Page, clean, short},
+    CommandView,
+    page::{Page, after_words, clean, cut, short},
     svg,
-    tasks::cut,
 };
 
 /// How it is drawn.
@@ -63,6 +62,29 @@ impl Graph {
         edges
     }
 
+    pub(crate) fn view(&self) -> CommandView<'_> {
+        let Self { issues, pen, more, now, .. } = self;
+        let node = |found: &FoundIssue| {
+            let Issue { id, title, status, .. } = &found.issue;
+            json!({ "id": id, "title": title, "status": status, "ready": self.ready(found) })
+        };
+        let nodes: Vec<_> = issues.iter().map(node).collect();
+        let edges: Vec<_> =
+            self.edges().iter().map(|(from, to, kind)| json!({ "from": from, "to": to, "kind": kind })).collect();
+        let data = json!({ "nodes": nodes, "edges": edges, "critical_path": self.critical_path() });
+        CommandView::new("graph", data, issues.iter().map(|found| &found.issue.id), move |page| match pen {
+            Pen::Lines if issues.is_empty() => page.line("No issues."),
+            Pen::Lines => {
+                self.lines(page);
+                cut(page, *more, issues.len());
+            }
+            Pen::Mermaid => self.mermaid(page),
+            Pen::Dot => self.dot(page),
+            Pen::Svg => svg::draw(page, issues, &self.edges(), *now),
+        })
+        .with_more(*more)
+    }
+
     fn mermaid(&self, page: &mut Page) {
         page.line("graph LR");
         let place: BTreeMap<&str, usize> =
@@ -108,60 +130,25 @@ impl Graph {
         rows.iter().for_each(|row| line(page, row));
         let used: BTreeSet<GraphMark> = rows.iter().map(|row| row.mark).collect();
         let legend: Vec<String> = used.iter().map(|mark| format!("{} {}", mark.sign(), mark.as_str())).collect();
-        page.line(page.ink(Ink::Faint, &legend.join("   ")));
+        page.line(page.faint(legend.join("   ")));
         let critical = rows.iter().filter(|row| row.critical).count();
         if critical > 0 {
             let said = format!("{CRITICAL} critical path: {critical} issues, one after the other");
-            page.line(page.ink(Ink::Faint, &said));
+            page.line(page.faint(said));
         }
     }
 }
 
 /// An issue with its whole title, which goes on below where the terminal is narrow.
 fn line(page: &mut Page, row: &GraphRow) {
-    let needs: Vec<String> = row.needs.iter().map(|on| clean(on)).collect();
-    let needs = if needs.is_empty() { String::new() } else { format!("  needs {}", needs.join(", ")) };
+    let needs = after_words("  needs ", &row.needs);
     let labels = if row.labels.is_empty() { String::new() } else { format!(" [{}]", clean(&row.labels.join(", "))) };
     let (indent, id) = (2 * row.depth.min(20), clean(&row.id));
     let sign = format!("{}{}", row.mark.sign(), if row.critical { CRITICAL } else { " " });
-    let lead = format!("{}{sign}{}  P{}  ", " ".repeat(indent), page.ink(Ink::Id, &id), row.priority);
+    let lead = format!("{}{sign}{}  P{}  ", " ".repeat(indent), page.id(&id), row.priority);
     let visible = indent + 2 + id.chars().count() + 6;
     page.wrapped(&lead, visible, &format!("{}{labels}{needs}", clean(&row.title)), indent + 4);
 }
 
 /// Stands beside issues on the critical path.
 const CRITICAL: &str = "*";
-
-impl View for Graph {
-    fn kind(&self) -> &'static str {
-        "graph"
-    }
-
-    fn json(&self) -> Value {
-        let nodes: Vec<_> = self.issues.iter().map(|found| json!({ "id": found.issue.id, "title": found.issue.title, "status": found.issue.status, "ready": self.ready(found) })).collect();
-        let edges: Vec<_> =
-            self.edges().into_iter().map(|(from, to, kind)| json!({ "from": from, "to": to, "kind": kind })).collect();
-        json!({ "nodes": nodes, "edges": edges, "critical_path": self.critical_path() })
-    }
-
-    fn more(&self) -> Option<bool> {
-        Some(self.more)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.issues.iter().map(|found| found.issue.id.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        match self.pen {
-            Pen::Lines if self.issues.is_empty() => page.line("No issues."),
-            Pen::Lines => {
-                self.lines(page);
-                cut(page, self.more, self.issues.len());
-            }
-            Pen::Mermaid => self.mermaid(page),
-            Pen::Dot => self.dot(page),
-            Pen::Svg => svg::draw(page, &self.issues, &self.edges(), self.now),
-        }
-    }
-}

@@ -1,4 +1,4 @@
-//! The only place that prints. Facts come in as a [`View`]; out goes text for people and agents, or JSON.
+//! The only place that prints. An outcome comes in as a [`CommandView`]; out goes text for people and agents, or JSON.
 
 mod agents;
 mod diff;
@@ -19,10 +19,12 @@ mod share;
 mod state;
 mod status;
 mod svg;
+mod table;
 mod tasks;
 mod times;
 mod transcript;
 mod upkeep;
+mod view;
 mod workspaces;
 
 use std::{
@@ -35,36 +37,48 @@ use serde_json::{Value, json};
 use toft::text::clean_json;
 
 pub(crate) use self::{
-    agents::{AgentList, AgentView, AgentsTold, Inbox, RestEnded, Sent, Told},
-    diff::DiffShown,
-    fleet::{BoardOpened, LoggedIn, RepositoryList, Serving, TokenList, TokenMade, TokensRevoked},
+    agents::{
+        view_agent, view_agents, view_ended_rest, view_inbox, view_sent_message, view_told_agents, view_told_holder,
+    },
+    diff::view_diff,
+    fleet::{
+        view_login, view_new_token, view_opened_board, view_repositories, view_revoked_tokens, view_serving,
+        view_tokens,
+    },
     flows::{
-        FlowList, FlowMade, FlowMoved, FlowShown, Replanned, TemplateKept, TemplateList, TemplateRemoved, TemplateShown,
+        view_changed_plan, view_flow, view_flows, view_moved_flow, view_new_flow, view_removed_template,
+        view_stored_template, view_template, view_templates,
     },
     graph::{Graph, Pen},
-    history::{EventLine, History},
+    history::{view_event, view_history},
     issues::{
-        Compacted, ExportDone, ImportDone, IssueList, IssueShown, IssueWritten, IssuesWritten, LedgerList, UndoDone,
+        IssueList, IssueShown, view_compactions, view_export, view_import, view_ledgers, view_undone,
+        view_written_issue, view_written_issues,
     },
     land::{
-        FlakyChecksView, LandForecastView, LandSummaryView, LandingDecisionView, LandingListView, LandingView,
-        ReviewView,
+        view_flaky_checks, view_land_forecast, view_land_summary, view_landing, view_landing_decision, view_landings,
+        view_review,
     },
-    names::{Everything, Names},
+    names::{Names, view_everything},
     page::{Page, clean},
-    place::{Examined, Forgotten, Initialised, Place, Trusted},
-    run::{Context, Primed, RunProgress, Stopped, TryShown},
-    setup::{GuardSet, SetupShown},
-    share::{FindingsShown, GuardShown, IssuesDecided, IssuesMoved, LedgersShown, ProposalsMade, PurgeDone, SyncDone},
-    state::StateValue,
-    tasks::{
-        Answered, Claims, FinishReported, Finished, Ready, Saved, Shown, TaskAssigned, TaskList, TasksDecided,
-        TasksToRetry,
+    place::{Initialised, Place, view_doctor, view_forgotten, view_trust},
+    run::{RunProgress, Stopped, view_context, view_demo, view_prime},
+    setup::{SetupShown, view_push_guard},
+    share::{
+        view_findings, view_moved_issues, view_outgoing, view_proposals, view_publications, view_purge, view_sync,
     },
-    transcript::{AttemptLog, ConversationPrinter},
-    upkeep::{BackedUp, CallSchemas, FilesWritten, Migrated, RestoredFrom},
+    state::view_state_value,
+    status::view_status,
+    tasks::{
+        Claims, TaskList, view_answer, view_assigned_task, view_decided_tasks, view_finish, view_ready,
+        view_reported_finish, view_save, view_task, view_tasks_to_retry,
+    },
+    transcript::{ConversationPrinter, view_attempt_log},
+    upkeep::{view_backup, view_call_schemas, view_migration, view_restored_store, view_written_files},
+    view::CommandView,
     workspaces::{
-        Rescued, RescuesListed, ShellFunction, WsEnv, WsGiven, WsList, WsNoted, WsPath, WsPooled, WsShown, WsTidied,
+        WsList, WsShown, view_given_workspace, view_pin, view_pool, view_rescue, view_rescues, view_shell_function,
+        view_tidied, view_workspace_env, view_workspace_path,
     },
 };
 use crate::{
@@ -111,30 +125,6 @@ pub(crate) fn tell_wait(text: &str) {
     }
 }
 
-/// Something that can be shown.
-pub(crate) trait View {
-    /// What it is, in JSON.
-    fn kind(&self) -> &'static str;
-    /// The data.
-    fn json(&self) -> Value;
-    /// For lists: whether rows were left out.
-    fn more(&self) -> Option<bool> {
-        None
-    }
-    /// For lists: how many rows there are, shown or not, where that is known.
-    fn total(&self) -> Option<u64> {
-        None
-    }
-    /// What `-q` prints.
-    fn ids(&self) -> Vec<String>;
-    /// For people.
-    fn text(&self, page: &mut Page);
-    /// Whether people read it in a pager if it is longer than their terminal.
-    fn in_pager(&self) -> bool {
-        false
-    }
-}
-
 /// Where and how to print.
 pub(crate) struct Output {
     json: Option<String>,
@@ -146,41 +136,13 @@ pub(crate) struct Output {
     remembered: RefCell<Option<Value>>,
 }
 
-/// What an operation showed when it ran.
-pub(crate) struct Repeated(Value);
-
-impl Repeated {
-    pub(crate) fn of(answer: Value) -> Self {
-        Self(answer)
-    }
-}
-
-impl View for Repeated {
-    fn kind(&self) -> &'static str {
-        // A few bytes, once for each repeated operation.
-        Box::leak(self.0["kind"].as_str().unwrap_or_default().to_owned().into_boxed_str())
-    }
-
-    fn json(&self) -> Value {
-        self.0["data"].clone()
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0["ids"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        self.0["text"].as_str().unwrap_or_default().lines().for_each(|line| page.line(line));
-    }
-}
-
 /// What would have been printed.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// As text.
     pub(crate) text: String,
     /// What kind of thing it was.
-    pub(crate) kind: &'static str,
+    pub(crate) kind: String,
     /// As data.
     pub(crate) data: Value,
 }
@@ -287,23 +249,19 @@ impl Output {
     /// `shorten` abbreviates the ids in a text. Refuses fields that nothing has.
     pub(crate) fn show(
         &self,
-        view: &dyn View,
+        view: &CommandView<'_>,
         notes: &[String],
         shorten: &dyn Fn(&str) -> String,
     ) -> Result<(), Failure> {
         if self.remembered.borrow().is_some() {
-            let mut page = Page::new(false);
-            view.text(&mut page);
-            let shown = json!({ "kind": view.kind(), "data": view.json(), "ids": view.ids(), "text": page.text() });
-            *self.remembered.borrow_mut() = Some(shown);
+            *self.remembered.borrow_mut() = Some(view.remembered());
         }
         let lines = || notes.iter().map(|note| format!("note: {}\n", clean(note))).collect::<String>();
         if let Some(kept) = &self.kept {
-            let mut page = Page::new(false);
-            view.text(&mut page);
             let mut kept = kept.borrow_mut();
-            kept.text.push_str(&shorten(&format!("{}{}", page.text(), lines())));
-            (kept.kind, kept.data) = (view.kind(), view.json());
+            kept.text.push_str(&view.laid_out(false, None, shorten));
+            kept.text.push_str(&shorten(&lines()));
+            (kept.kind, kept.data) = (view.kind.to_owned(), view.json());
             return Ok(());
         }
         if self.json.is_some() {
@@ -315,14 +273,12 @@ impl Output {
             }
             self.print(&clean_json(&envelope.to_string()));
         } else if self.quiet {
-            view.ids().iter().for_each(|id| self.print(id));
+            view.ids.iter().for_each(|id| self.print(id));
             // Nobody is left to tell if stderr is gone.
             let _ = std::io::stderr().write_all(lines().as_bytes());
         } else {
-            let mut page = Page::new(self.color);
-            view.text(&mut page);
-            let text = shorten(&format!("{}{}", page.text(), lines()));
-            let shown = text.is_empty() || view.in_pager() && pager::shown(&text);
+            let text = view.laid_out(self.color, page::terminal_width(), shorten) + &shorten(&lines());
+            let shown = text.is_empty() || view.for_pager && pager::shown(&text);
             if !shown {
                 self.print(text.trim_end_matches('\n'));
             }
@@ -351,13 +307,10 @@ impl Output {
         }
     }
 
-    fn envelope(&self, view: &dyn View, data: Value) -> Value {
-        let mut envelope = json!({ "toft": 1, "kind": view.kind(), "data": self.select(data) });
-        if let Some(more) = view.more() {
-            envelope["page"] = json!({ "more": more });
-        }
-        if let Some(total) = view.total() {
-            envelope["page"]["total"] = total.into();
+    fn envelope(&self, view: &CommandView<'_>, data: Value) -> Value {
+        let mut envelope = json!({ "toft": 1, "kind": view.kind, "data": self.select(data) });
+        if let Some(page) = view.page() {
+            envelope["page"] = page;
         }
         envelope
     }
@@ -383,7 +336,7 @@ impl Output {
         if self.json.is_some() {
             let mut said = json!({ "toft": 1, "error": failure.json() });
             if let Some(seen) = &failure.seen {
-                (said["kind"], said["data"]) = (seen.0.into(), self.select(seen.1.clone()));
+                (said["kind"], said["data"]) = (seen.0.as_str().into(), self.select(seen.1.clone()));
             }
             self.print(&clean_json(&said.to_string()));
             return;
@@ -417,9 +370,4 @@ impl Output {
             }
         }
     }
-}
-
-/// A value as JSON; every outcome can be.
-pub(crate) fn data(value: &impl serde::Serialize) -> Value {
-    toft::json::to_value(value).unwrap_or_default()
 }

@@ -4,10 +4,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use serde_json::Value;
 
-use super::{
-    IssueList, TaskList, View,
-    page::{Page, clean},
-};
+use super::{CommandView, IssueList, TaskList, page::after};
 
 /// What the repository of each row is called, by the row's id; empty where only one repository is looked at.
 #[derive(Default)]
@@ -28,7 +25,7 @@ impl Names {
 
     /// What stands after a row.
     pub(super) fn text(&self, id: &str) -> String {
-        self.0.get(id).map(|name| format!("  in {}", clean(name))).unwrap_or_default()
+        after("in ", self.0.get(id))
     }
 
     /// The rows of a list with the names of their repositories.
@@ -44,37 +41,23 @@ impl Names {
 }
 
 /// Issues and tasks of every repository.
-pub(crate) struct Everything {
-    pub(crate) issues: IssueList,
-    pub(crate) tasks: TaskList,
-}
-
-impl View for Everything {
-    fn kind(&self) -> &'static str {
-        "everything"
-    }
-
-    fn json(&self) -> Value {
-        let (issues, tasks) = (self.issues.json(), self.tasks.json());
-        issues.as_array().into_iter().chain(tasks.as_array()).flatten().cloned().collect()
-    }
-
-    fn more(&self) -> Option<bool> {
-        Some(self.issues.more || self.tasks.more)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.issues.ids().into_iter().chain(self.tasks.ids()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        if !self.issues.issues.is_empty() || self.tasks.tasks.is_empty() {
-            self.issues.text(page);
+pub(crate) fn view_everything<'a>(issues: &'a IssueList, tasks: &'a TaskList) -> CommandView<'a> {
+    let more = issues.more || tasks.more;
+    let (some_issues, some_tasks) = (!issues.issues.is_empty(), !tasks.tasks.is_empty());
+    let (issues, tasks) = (issues.view(), tasks.view());
+    let rows: Vec<Value> =
+        [issues.json(), tasks.json()].iter().filter_map(Value::as_array).flatten().cloned().collect();
+    let ids: Vec<String> = [issues.ids.as_slice(), &tasks.ids].concat();
+    CommandView::new("everything", rows, ids, move |page| {
+        if some_issues || !some_tasks {
+            issues.write(page);
+            page.end_table();
         }
-        if !self.tasks.tasks.is_empty() {
-            self.tasks.text(page);
+        if some_tasks {
+            tasks.write(page);
         }
-    }
+    })
+    .with_more(more)
 }
 
 #[cfg(test)]
@@ -86,6 +69,6 @@ mod tests {
         let mut names = Names::default();
         assert!(names.add("tf-1", Some(&"own".to_owned())));
         assert!(!names.add("tf-1", Some(&"team".to_owned())));
-        assert_eq!(names.text("tf-1"), "  in own");
+        assert_eq!(names.text("tf-1"), "in own");
     }
 }

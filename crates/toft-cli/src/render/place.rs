@@ -11,10 +11,16 @@ use toft::{
 };
 
 use super::{
-    View, data,
-    page::{Ink, Page, clean},
+    CommandView,
+    page::{Ink, Page, after, clean},
+    view::{NO_IDS, data},
 };
 use crate::setup::GuardStatus;
+
+const UNCHECKED_PUSHES: &str =
+    "Pushes are not checked: `toft setup guard` installs a hook that checks them for private issues.";
+const CONTRIBUTOR_HINT: &str = "There is a remote `upstream`: if you do not maintain this project, \
+    `toft init --contributor` keeps your planning private.";
 
 fn located(located: &Located) -> Value {
     let checkout = located.checkout.as_ref();
@@ -38,42 +44,35 @@ pub(crate) struct Place {
     pub(crate) workspace: Option<Listed>,
 }
 
-impl View for Place {
-    fn kind(&self) -> &'static str {
-        "where"
-    }
-
-    fn json(&self) -> Value {
+impl Place {
+    pub(crate) fn view(&self) -> CommandView<'_> {
         let mut row = located(&self.located);
         if let Some(workspace) = &self.workspace {
             row["workspace"] = data(workspace);
         }
-        row
+        CommandView::new("where", row, [&self.located.store], |page| self.write(page))
     }
 
-    fn ids(&self) -> Vec<String> {
-        vec![self.located.store.to_string()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let missing = if self.located.store.missing() { "  (not created yet: toft init)" } else { "" };
+    fn write(&self, page: &mut Page) {
+        let Self { located, workspace } = self;
+        let missing = if located.store.missing() { "  (not created yet: toft init)" } else { "" };
         let mut row = |name: &str, value: String| page.line(format!("{name:11} {}", clean(&value)));
-        row("store", format!("{}{missing}", self.located.store));
-        row("because", self.located.source.to_string());
-        if let Some(checkout) = &self.located.checkout {
-            let id = self.located.repository.as_ref().map(|id| format!(" {id}")).unwrap_or_default();
+        row("store", format!("{}{missing}", located.store));
+        row("because", located.source.to_string());
+        if let Some(checkout) = &located.checkout {
+            let id = located.repository.as_ref().map(|id| format!(" {id}")).unwrap_or_default();
             row("repository", format!("{}{id} ({})", checkout.name(), checkout.vcs.as_str()));
             row("shared", checkout.common_dir.display().to_string());
             row("worktree", format!("{} at {}", checkout.worktree, checkout.root.display()));
         }
-        if let Some(Listed { workspace, holder, issue, .. }) = &self.workspace {
+        if let Some(Listed { workspace, holder, issue, .. }) = workspace {
             let task = workspace.task.as_ref().map(|task| format!(" for {task}")).unwrap_or_default();
-            let issue = issue.as_deref().map(|issue| format!(" of {issue}")).unwrap_or_default();
+            let issue = after(" of ", issue.as_ref());
             let holder = holder.as_deref().map_or(", not claimed".to_owned(), |name| format!(", held by {name}"));
             row("workspace", format!("{}{task}{issue}{holder}", workspace.name));
         }
-        row("agent", self.located.agent.clone());
-        for file in &self.located.files {
+        row("agent", located.agent.clone());
+        for file in &located.files {
             row("config", file.display().to_string());
         }
     }
@@ -98,12 +97,8 @@ pub(crate) struct Initialised {
     pub(crate) public: bool,
 }
 
-impl View for Initialised {
-    fn kind(&self) -> &'static str {
-        "init"
-    }
-
-    fn json(&self) -> Value {
+impl Initialised {
+    pub(crate) fn view(&self) -> CommandView<'_> {
         let mut value = located(&self.located);
         value["new"] = self.new.into();
         value["registered"] = (self.new || self.registered).into();
@@ -111,73 +106,50 @@ impl View for Initialised {
         if let Some(guard) = &self.guard {
             value["guard"] = guard.as_str().into();
         }
-        value
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.located.store.to_string()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let store = clean(&self.located.store.to_string());
-        if self.new {
-            page.line(format!("Created store {store}"));
-            page.line("Next: `toft add \"title\"` adds an issue, `toft claim` claims it.");
-        } else if self.registered {
-            page.line(format!("Registered this repository in the existing store {store}."));
-        } else {
-            let changed = if self.changed { "" } else { "; nothing changed" };
-            page.line(format!("The store {store} exists already{changed}."));
-        }
-        if let Some(private) = &self.private {
-            let place = clean(&private.display().to_string());
-            page.line(format!("New issues are private from now on, in {place}; `toft propose` proposes one upstream."));
-            page.line(match &self.guard {
-                Some(guard) => clean(&guard.explained()),
-                None => {
-                    "Pushes are not checked: `toft setup guard` installs a hook that checks them for private issues."
-                        .into()
-                }
-            });
-        }
-        if self.public {
-            page.line("New issues go to the repository's own ledger from now on.");
-        }
-        if self.waiting {
-            page.line("A remote has issues already: `toft sync` fetches them.");
-        }
-        if self.hint {
-            page.line("There is a remote `upstream`: if you do not maintain this project, `toft init --contributor` keeps your planning private.");
-        }
-        if self.located.source == StoreSource::Flag {
-            page.line("To use it in other commands, set TOFT_STORE, or `store = \"…\"` in .git/toft/config.toml.");
-        }
+        CommandView::new("init", value, [&self.located.store], move |page| {
+            let store = clean(&self.located.store.to_string());
+            if self.new {
+                page.line(format!("Created store {store}"));
+                page.line("Next: `toft add \"title\"` adds an issue, `toft claim` claims it.");
+            } else if self.registered {
+                page.line(format!("Registered this repository in the existing store {store}."));
+            } else {
+                let changed = if self.changed { "" } else { "; nothing changed" };
+                page.line(format!("The store {store} exists already{changed}."));
+            }
+            if let Some(private) = &self.private {
+                let place = clean(&private.display().to_string());
+                page.line(format!(
+                    "New issues are private from now on, in {place}; `toft propose` proposes one upstream."
+                ));
+                page.line(match &self.guard {
+                    Some(guard) => clean(&guard.explained()),
+                    None => UNCHECKED_PUSHES.to_owned(),
+                });
+            }
+            if self.public {
+                page.line("New issues go to the repository's own ledger from now on.");
+            }
+            if self.waiting {
+                page.line("A remote has issues already: `toft sync` fetches them.");
+            }
+            if self.hint {
+                page.line(CONTRIBUTOR_HINT);
+            }
+            if self.located.source == StoreSource::Flag {
+                page.line("To use it in other commands, set TOFT_STORE, or `store = \"…\"` in .git/toft/config.toml.");
+            }
+        })
     }
 }
 
 /// The checks of `toft doctor`, and the place that was checked.
-pub(crate) struct Examined {
-    pub(crate) place: Place,
-    pub(crate) checks: Vec<Check>,
-}
-
-impl View for Examined {
-    fn kind(&self) -> &'static str {
-        "doctor"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.checks)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.checks.iter().filter(|check| check.health == Health::Fail).map(|check| check.what.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        self.place.text(page);
+pub(crate) fn view_doctor<'a>(place: &'a Place, checks: &'a [Check]) -> CommandView<'a> {
+    let failed = checks.iter().filter(|check| check.health == Health::Fail).map(|check| &check.what);
+    CommandView::new("doctor", checks, failed, move |page| {
+        place.write(page);
         page.line("");
-        for check in &self.checks {
+        for check in checks {
             let health = match check.health {
                 Health::Ok => page.ink(Ink::Good, "ok  "),
                 Health::Warn => page.ink(Ink::Busy, "warn"),
@@ -185,93 +157,56 @@ impl View for Examined {
             };
             page.line(format!("{health}  {:11} {}", check.what, clean(&check.seen)));
         }
-    }
+    })
 }
 
 /// What a repository would run, and whether it may.
-pub(crate) struct Trusted {
-    pub(crate) commands: Vec<String>,
-    /// What its list of ledgers says, line by line.
-    pub(crate) ledgers: Vec<String>,
-    pub(crate) trusted: bool,
-}
-
-impl View for Trusted {
-    fn kind(&self) -> &'static str {
-        "trust"
+pub(crate) fn view_trust<'a>(commands: &'a [String], ledgers: &'a [String], trusted: bool) -> CommandView<'a> {
+    let mut row = json!({ "commands": commands, "trusted": trusted });
+    if !ledgers.is_empty() {
+        row["ledgers"] = data(ledgers);
     }
-
-    fn json(&self) -> Value {
-        let mut row = json!({ "commands": self.commands, "trusted": self.trusted });
-        if !self.ledgers.is_empty() {
-            row["ledgers"] = data(&self.ledgers);
-        }
-        row
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.commands.clone()
-    }
-
-    fn text(&self, page: &mut Page) {
-        if !self.ledgers.is_empty() {
+    CommandView::new("trust", row, commands, move |page| {
+        if !ledgers.is_empty() {
             page.line("This repository adds these ledgers, in .toft/ledgers.toml:");
-            self.ledgers.iter().for_each(|line| page.line(format!("  {}", clean(line))));
-            page.line(match self.trusted {
+            ledgers.iter().for_each(|line| page.line(format!("  {}", clean(line))));
+            page.line(match trusted {
                 true => "They are used. `toft trust --revoke` revokes the trust.",
                 false => "None of them is read or written until you run: toft trust --yes",
             });
         }
-        if self.commands.is_empty() {
+        if commands.is_empty() {
             page.line("This repository brings no commands.");
             return;
         }
-        for command in &self.commands {
+        for command in commands {
             page.line(format!("  {}", clean(command)));
         }
-        page.line(match self.trusted {
+        page.line(match trusted {
             true => "These commands run in new workspaces and in checks. `toft trust --revoke` revokes the trust.",
             false => "These commands do not run, and nothing that needs them happens, until you run: toft trust --yes",
         });
-    }
+    })
 }
 
-pub(crate) struct Forgotten {
-    pub(crate) gone: Vec<(RetentionKind, u64)>,
-    /// Logs of attempts.
-    pub(crate) logs: usize,
-    /// Given back to the file system.
-    pub(crate) bytes: u64,
-}
-
-impl View for Forgotten {
-    fn kind(&self) -> &'static str {
-        "gc"
-    }
-
-    fn json(&self) -> Value {
-        let rows = self.gone.iter().map(|(what, count)| (what.as_str().to_owned(), Value::from(*count)));
-        rows.chain((self.logs > 0).then(|| ("logs".to_owned(), Value::from(self.logs))))
-            .chain((self.bytes > 0).then(|| ("bytes".to_owned(), Value::from(self.bytes))))
-            .collect()
-    }
-
-    fn ids(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn text(&self, page: &mut Page) {
-        if self.gone.is_empty() && self.logs == 0 {
+pub(crate) fn view_forgotten(gone: &[(RetentionKind, u64)], logs: usize, bytes: u64) -> CommandView<'_> {
+    let rows = gone.iter().map(|(what, count)| (what.as_str().to_owned(), Value::from(*count)));
+    let rows: Value = rows
+        .chain((logs > 0).then(|| ("logs".to_owned(), Value::from(logs))))
+        .chain((bytes > 0).then(|| ("bytes".to_owned(), Value::from(bytes))))
+        .collect();
+    CommandView::new("gc", rows, NO_IDS, move |page| {
+        if gone.is_empty() && logs == 0 {
             page.line("Nothing is old enough to be deleted.");
         }
-        for (what, count) in &self.gone {
+        for (what, count) in gone {
             page.line(format!("Deleted {count} {}", what.as_str()));
         }
-        if self.logs > 0 {
-            page.line(format!("Deleted {} logs", self.logs));
+        if logs > 0 {
+            page.line(format!("Deleted {logs} logs"));
         }
-        if self.bytes > 0 {
-            page.line(format!("Freed {:.1} MB", self.bytes as f64 / 1e6));
+        if bytes > 0 {
+            page.line(format!("Freed {:.1} MB", bytes as f64 / 1e6));
         }
-    }
+    })
 }

@@ -1,8 +1,8 @@
 //! A runner at work: a line for each slot on a terminal, plain lines elsewhere, and what came of it.
 
-use std::{collections::BTreeMap, io::IsTerminal as _, time::Duration};
+use std::{collections::BTreeMap, io::IsTerminal as _, path::Path, time::Duration};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use toft::{
     briefing::Prime,
     flow::{Attempt, AttemptResult},
@@ -13,10 +13,11 @@ use toft::{
 };
 
 use super::{
-    Output, View, data,
+    CommandView, Output,
     live::{LiveView, RunTally},
     page::{Page, clean, short, shown_id},
     times,
+    view::NO_IDS,
 };
 
 /// Questions that are listed at the end of a run.
@@ -356,123 +357,61 @@ impl Stopped {
             None => StopResult::Ordered,
         }
     }
-}
 
-impl View for Stopped {
-    fn kind(&self) -> &'static str {
-        "stop"
-    }
-
-    fn json(&self) -> Value {
-        let result = self.result();
+    pub(crate) fn view(&self) -> CommandView<'_> {
+        let (Self { told, ended, parked }, result) = (self, self.result());
+        let stop::Outcome { task, name, issue, agent, expires, .. } = told;
         let done = match result {
             StopResult::Revoked => "revoked",
             StopResult::AlreadyFinished => "already_finished",
             StopResult::Stopped => "stopped",
             StopResult::Ordered => "ordered",
         };
-        let parked = self.parked && result != StopResult::AlreadyFinished;
-        let stop::Outcome { task, name, issue, agent, expires, .. } = &self.told;
-        json!({
-            "task": task, "name": name, "issue": issue, "agent": agent, "done": done, "parked": parked,
-            "expires": expires, "attempt": self.ended,
-        })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![shown_id(self.told.task.as_str(), self.told.issue.as_deref())]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let stop::Outcome { task, name, issue, agent, expires, .. } = &self.told;
-        let id = shown_id(task.as_str(), issue.as_deref());
-        let (name, agent) = (short(name, 60), clean(agent));
-        let next =
-            if self.parked { "the task is parked: toft retry reopens it" } else { "the task can be claimed again" };
-        page.line(match self.result() {
-            StopResult::Revoked => format!("Revoked the lease of {agent} on {id} {name}; {next}."),
-            StopResult::AlreadyFinished => format!("{agent} finished {id} {name} before it was stopped."),
-            StopResult::Stopped => format!("Stopped {agent} on {id} {name}; {next}."),
-            StopResult::Ordered => format!(
-                "Asked the runner of {agent} to stop {id} {name}. It has not answered; the lease expires at {} unless it is renewed.",
-                page.moment(*expires)
-            ),
+        let data = json!({
+            "task": task, "name": name, "issue": issue, "agent": agent, "done": done,
+            "parked": *parked && result != StopResult::AlreadyFinished, "expires": expires, "attempt": ended,
         });
+        let id = shown_id(task.as_str(), issue.as_deref());
+        let next = if *parked { "the task is parked: toft retry reopens it" } else { "the task can be claimed again" };
+        let of = format!("{id} {}", short(name, 60));
+        CommandView::new("stop", data, [id], move |page| {
+            let (agent, until) = (clean(agent), page.moment(*expires));
+            page.line(match result {
+                StopResult::Revoked => format!("Revoked the lease of {agent} on {of}; {next}."),
+                StopResult::AlreadyFinished => format!("{agent} finished {of} before it was stopped."),
+                StopResult::Stopped => format!("Stopped {agent} on {of}; {next}."),
+                StopResult::Ordered => {
+                    let unless = "unless it is renewed";
+                    format!("Asked the runner of {agent} to stop {of}. It has not answered; the lease expires at {until} {unless}.")
+                }
+            });
+        })
     }
 }
 
 /// What a session needs to begin.
-pub(crate) struct Primed(pub(crate) Prime);
-
-impl View for Primed {
-    fn kind(&self) -> &'static str {
-        "prime"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.holds.clone()
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.verbatim(&self.0.text);
-    }
+pub(crate) fn view_prime(prime: &Prime) -> CommandView<'_> {
+    CommandView::new("prime", prime, &prime.holds, |page| page.verbatim(&prime.text))
 }
 
 /// Everything whoever takes over a task must know.
-pub(crate) struct Context(pub(crate) String);
-
-impl View for Context {
-    fn kind(&self) -> &'static str {
-        "context"
-    }
-
-    fn json(&self) -> Value {
-        json!({ "text": self.0 })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.verbatim(&self.0);
-    }
+pub(crate) fn view_context(text: &str) -> CommandView<'_> {
+    CommandView::new("context", json!({ "text": text }), NO_IDS, |page| page.verbatim(text))
 }
 
 /// What to do next with the demo.
-pub(crate) struct TryShown {
-    pub(crate) repo: std::path::PathBuf,
-    pub(crate) shell: String,
-}
-
-impl View for TryShown {
-    fn kind(&self) -> &'static str {
-        "try"
-    }
-
-    fn json(&self) -> Value {
-        json!({ "repository": self.repo, "shell": self.shell })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.repo.display().to_string()]
-    }
-
-    fn text(&self, page: &mut Page) {
+pub(crate) fn view_demo<'a>(repo: &'a Path, shell: &'a str) -> CommandView<'a> {
+    CommandView::new("try", json!({ "repository": repo, "shell": shell }), [repo.display()], move |page| {
         page.line("");
         page.line("Look around, then answer the question and run the rest:");
-        page.line(format!("  cd {} && {}", clean(&quoted(&self.repo)), clean(&self.shell)));
+        page.line(format!("  cd {} && {}", clean(&quoted(repo)), clean(shell)));
         page.line("  toft list --all · toft history · toft graph · git log --all --oneline");
         page.line("  toft answer ID \"…\"         # answers the question");
         page.line("  toft run --land --until-idle -- ../agent");
         page.line("What is finished was checked and has landed in main: git log --first-parent");
-        let dir = self.repo.parent().unwrap_or(&self.repo).display();
+        let dir = repo.parent().unwrap_or(repo).display();
         page.line(clean(&format!("Nothing outside of {dir} was changed; deleting that directory removes the demo.")));
-    }
+    })
 }
 
 #[cfg(test)]
@@ -502,10 +441,10 @@ mod tests {
             (true, Some("revoked"), "stopped", true, "parked"),
             (true, None, "ordered", true, "has not answered"),
         ] {
-            let view = stopped(told, result);
-            let (json, mut page) = (view.json(), Page::new(false));
+            let (order, mut page) = (stopped(told, result), Page::new(false));
+            let (view, json) = (order.view(), order.view().json());
             assert_eq!((&json["done"], &json["parked"]), (&done.into(), &parked.into()));
-            view.text(&mut page);
+            view.write(&mut page);
             assert!(page.text().contains(text), "{}", page.text());
         }
     }
@@ -522,8 +461,8 @@ mod tests {
 
     #[test]
     fn a_path_in_a_command_is_quoted() {
-        let (repo, mut page) = ("/tmp/ana's demo/village".into(), Page::new(false));
-        TryShown { repo, shell: ". env".into() }.text(&mut page);
+        let mut page = Page::new(false);
+        view_demo(Path::new("/tmp/ana's demo/village"), ". env").write(&mut page);
         assert!(page.text().contains("  cd '/tmp/ana'\\''s demo/village' && . env"), "{}", page.text());
     }
 }

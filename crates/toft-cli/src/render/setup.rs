@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 use similar::TextDiff;
 
 use super::{
-    View,
+    CommandView,
     page::{Ink, Page, clean},
+    view::NO_IDS,
 };
 use crate::setup::{ClientAnswer, FileChange};
 
@@ -43,62 +44,51 @@ impl SetupShown {
             }
         }
     }
-}
 
-impl View for SetupShown {
-    fn kind(&self) -> &'static str {
-        "setup"
-    }
-
-    fn json(&self) -> Value {
+    pub(crate) fn view(&self) -> CommandView<'_> {
         let files: Vec<Value> =
             self.all.iter().map(|changed| json!({ "file": changed.name, "after": changed.after })).collect();
         let clients: Vec<Value> = self.asked.iter().map(|(client, answer)| client_json(client, answer)).collect();
-        json!({ "agents": self.names, "files": files, "written": self.written, "clients": clients })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.all.iter().map(|changed| changed.name.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        if self.all.is_empty() {
-            let state = if self.removed { "Nothing to remove" } else { "Nothing to change" };
-            page.line(format!("{state}: {}.", self.names));
-            return;
-        }
-        if !self.written {
-            Self::diffs(&self.all, page);
-            page.line("Nothing was written; use --yes to write these changes.");
-            return;
-        }
-        for FileChange { name, before, after, .. } in &self.all {
-            let what = match (before, after) {
-                (None, _) => "created",
-                (_, None) => "removed",
-                _ => "changed",
-            };
-            page.line(format!("{what}  {}", clean(name)));
-        }
-        for (client, answer) in &self.asked {
-            match answer {
-                ClientAnswer::Connected => page.line(format!("{client} uses toft's MCP server.")),
-                ClientAnswer::NeedsTrust(said, step) => {
-                    page.line(format!("{client}: {step}. It says: {}", clean(said)));
-                }
-                ClientAnswer::Failed(said) => {
-                    page.line(format!("{client} cannot use toft's MCP server: {}", clean(said)));
-                }
-                ClientAnswer::Unknown => {}
+        let data = json!({ "agents": self.names, "files": files, "written": self.written, "clients": clients });
+        CommandView::new("setup", data, self.all.iter().map(|changed| &changed.name), move |page| {
+            if self.all.is_empty() {
+                let state = if self.removed { "Nothing to remove" } else { "Nothing to change" };
+                page.line(format!("{state}: {}.", self.names));
+                return;
             }
-        }
-        page.line(match self.removed {
-            true => "Removed toft's changes.".to_owned(),
-            false if self.store => {
-                format!("Connected toft to {}. `toft doctor` checks that the hooks run.", self.names)
+            if !self.written {
+                Self::diffs(&self.all, page);
+                page.line("Nothing was written; use --yes to write these changes.");
+                return;
             }
-            false => format!("Connected toft to {}. `toft init` creates the store they need.", self.names),
-        });
+            for FileChange { name, before, after, .. } in &self.all {
+                let what = match (before, after) {
+                    (None, _) => "created",
+                    (_, None) => "removed",
+                    _ => "changed",
+                };
+                page.row([what, &clean(name)]);
+            }
+            for (client, answer) in &self.asked {
+                match answer {
+                    ClientAnswer::Connected => page.line(format!("{client} uses toft's MCP server.")),
+                    ClientAnswer::NeedsTrust(said, step) => {
+                        page.line(format!("{client}: {step}. It says: {}", clean(said)));
+                    }
+                    ClientAnswer::Failed(said) => {
+                        page.line(format!("{client} cannot use toft's MCP server: {}", clean(said)));
+                    }
+                    ClientAnswer::Unknown => {}
+                }
+            }
+            page.line(match self.removed {
+                true => "Removed toft's changes.".to_owned(),
+                false if self.store => {
+                    format!("Connected toft to {}. `toft doctor` checks that the hooks run.", self.names)
+                }
+                false => format!("Connected toft to {}. `toft init` creates the store they need.", self.names),
+            });
+        })
     }
 }
 
@@ -113,30 +103,11 @@ fn client_json(client: &str, answer: &ClientAnswer) -> Value {
 }
 
 /// The guard before a push.
-pub(crate) struct GuardSet {
-    pub(crate) said: String,
-    pub(crate) changes: bool,
-    pub(crate) written: bool,
-}
-
-impl View for GuardSet {
-    fn kind(&self) -> &'static str {
-        "guard"
-    }
-
-    fn json(&self) -> Value {
-        json!({ "said": self.said, "written": self.written })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.line(match (self.changes, self.written) {
-            (false, _) => format!("{}.", clean(&self.said)),
-            (true, true) => format!("Done: {}.", clean(&self.said)),
-            (true, false) => format!("Would {}; use --yes to do it.", clean(&self.said)),
-        });
-    }
+pub(crate) fn view_push_guard(said: &str, changes: bool, written: bool) -> CommandView<'_> {
+    let line = match (changes, written) {
+        (false, _) => format!("{}.", clean(said)),
+        (true, true) => format!("Done: {}.", clean(said)),
+        (true, false) => format!("Would {}; use --yes to do it.", clean(said)),
+    };
+    CommandView::of_line("guard", json!({ "said": said, "written": written }), NO_IDS, line)
 }

@@ -1,59 +1,39 @@
 //! What was exchanged, proposed, moved, and what may not leave.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use toft::{
     Names,
     plan::{Guarded, LedgerKind, Proposed, Publishes, Purged, SyncStatus, Synced, Wrote},
 };
 
 use super::{
-    View, data,
-    page::{Ink, Page, clean, short},
+    CommandView,
+    page::{Ink, Page, after, clean, short},
 };
 
-pub(crate) struct SyncDone {
-    pub(crate) all: Vec<Synced>,
-    pub(crate) try_only: bool,
-}
-
-impl View for SyncDone {
-    fn kind(&self) -> &'static str {
-        "sync"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.all)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.all.iter().map(|one| one.ledger.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for one in &self.all {
-            let ledger = page.ink(Ink::Head, &one.ledger);
-            page.line(format!("{ledger}  {}", outcome(one, self.try_only)));
+pub(crate) fn view_sync(all: &[Synced], try_only: bool) -> CommandView<'_> {
+    CommandView::new("sync", all, all.iter().map(|one| &one.ledger), move |page| {
+        for one in all {
+            page.row([page.ink(Ink::Head, &one.ledger), Page::words(outcome(one, try_only))]);
             for came in &one.came {
                 let why = came.why.as_ref().map(|why| format!(" ({})", short(why, 100))).unwrap_or_default();
-                let id = page.ink(Ink::Id, &clean(&came.issue));
                 let what = match came.news {
                     "landed" => "is in their ledger now, awaiting a decision".to_owned(),
                     "accepted" => "was accepted; your copy now follows theirs".to_owned(),
                     "rejected" => format!("is private again{why}"),
                     _ => "was updated with their changes".to_owned(),
                 };
-                page.line(format!("  {id} \"{}\" {what}", short(&came.title, 60)));
+                page.line(format!("  {} \"{}\" {what}", page.id(&came.issue), short(&came.title, 60)));
             }
         }
-        if self.all.is_empty() {
+        if all.is_empty() {
             page.line("There is no ledger here yet: `toft add \"title\"` creates one.");
         }
-    }
+    })
 }
 
 fn outcome(one: &Synced, try_only: bool) -> String {
-    let with = one.remote.as_deref().map(|remote| format!(" with {}", clean(remote))).unwrap_or_default();
-    let from = one.remote.as_deref().map(|remote| format!(" from {}", clean(remote))).unwrap_or_default();
+    let (with, from) = (after(" with ", one.remote.as_ref()), after(" from ", one.remote.as_ref()));
     let said = one.said.iter().map(|said| short(said, 160)).collect::<Vec<_>>().join("; ");
     let counts = match (one.received, one.sent) {
         (0, 0) => "nothing new".to_owned(),
@@ -97,25 +77,10 @@ fn outcome(one: &Synced, try_only: bool) -> String {
     }
 }
 
-pub(crate) struct ProposalsMade(pub(crate) Vec<Proposed>);
-
-impl View for ProposalsMade {
-    fn kind(&self) -> &'static str {
-        "proposals"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|made| made.issue.id.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for Proposed { issue, to, place, branch, sent_to, private, labels } in &self.0 {
-            let id = page.ink(Ink::Id, &clean(&issue.id));
-            page.line(format!("Proposed {id} \"{}\" to ledger {to}", short(&issue.title, 60)));
+pub(crate) fn view_proposals(proposals: &[Proposed]) -> CommandView<'_> {
+    CommandView::new("proposals", proposals, proposals.iter().map(|made| &made.issue.id), move |page| {
+        for Proposed { issue, to, place, branch, sent_to, private, labels } in proposals {
+            page.line(format!("Proposed {} \"{}\" to ledger {to}", page.id(&issue.id), short(&issue.title, 60)));
             match (branch, sent_to, place) {
                 (Some(branch), Some(remote), _) => {
                     page.line(format!("  its branch {branch} is on {}; open a pull request from it", clean(remote)));
@@ -135,121 +100,48 @@ impl View for ProposalsMade {
             }
             if !labels.is_empty() {
                 let named = clean(&labels.join(", "));
-                page.line(format!(
-                    "  left out: labels that are not used there ({named}); --with labels publishes them"
-                ));
+                let unused = format!("labels that are not used there ({named})");
+                page.line(format!("  left out: {unused}; --with labels publishes them"));
             }
         }
-    }
+    })
 }
 
-pub(crate) struct IssuesDecided {
-    pub(crate) wrote: Vec<Wrote>,
-    pub(crate) did: &'static str,
-    /// There are several ledgers, so the text names the issue's.
-    pub(crate) several: bool,
-}
-
-impl View for IssuesDecided {
-    fn kind(&self) -> &'static str {
-        "issues"
-    }
-
-    fn json(&self) -> Value {
-        self.wrote.iter().map(|wrote| super::issues::row(&wrote.issue, &wrote.ledger)).collect()
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.wrote.iter().map(|wrote| wrote.issue.id.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for Wrote { issue, ledger, .. } in &self.wrote {
-            let id = page.ink(Ink::Id, &clean(&issue.id));
-            let ledger = if self.several { format!(" (ledger {ledger})") } else { String::new() };
-            page.line(format!("{} {id} \"{}\"{ledger}", self.did, short(&issue.title, 60)));
+pub(crate) fn view_moved_issues(moved: &[Wrote], try_only: bool) -> CommandView<'_> {
+    let row = |wrote: &Wrote| json!({ "id": wrote.issue.id, "ledger": wrote.ledger });
+    let rows: Vec<_> = moved.iter().map(row).collect();
+    CommandView::new("moved", rows, moved.iter().map(|wrote| &wrote.issue.id), move |page| {
+        let did = if try_only { "Would move" } else { "Moved" };
+        for Wrote { issue, ledger, .. } in moved {
+            page.line(format!("{did} {} \"{}\" to ledger {ledger}", page.id(&issue.id), short(&issue.title, 60)));
         }
-    }
-}
-
-pub(crate) struct IssuesMoved {
-    pub(crate) moved: Vec<Wrote>,
-    pub(crate) try_only: bool,
-}
-
-impl View for IssuesMoved {
-    fn kind(&self) -> &'static str {
-        "moved"
-    }
-
-    fn json(&self) -> Value {
-        self.moved.iter().map(|wrote| json!({ "id": wrote.issue.id, "ledger": wrote.ledger })).collect()
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.moved.iter().map(|wrote| wrote.issue.id.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        let did = if self.try_only { "Would move" } else { "Moved" };
-        for Wrote { issue, ledger, .. } in &self.moved {
-            let id = page.ink(Ink::Id, &clean(&issue.id));
-            page.line(format!("{did} {id} \"{}\" to ledger {ledger}", short(&issue.title, 60)));
-        }
-        if self.moved.is_empty() {
+        if moved.is_empty() {
             page.line("All issues are in that ledger already.");
         }
-    }
+    })
 }
 
 /// What was found in text that would be published: a short id of each, and what it is.
-pub(crate) struct FindingsShown(pub(crate) Vec<(String, String)>);
-
-impl View for FindingsShown {
-    fn kind(&self) -> &'static str {
-        "findings"
-    }
-
-    fn json(&self) -> Value {
-        self.0.iter().map(|(id, what)| json!({ "id": id, "what": what })).collect()
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|(id, _)| id.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for (id, what) in &self.0 {
-            page.line(format!("Finding {id}  {}", short(what, 200)));
-        }
-    }
+pub(crate) fn view_findings(findings: &[(String, String)]) -> CommandView<'_> {
+    let rows: Vec<_> = findings.iter().map(|(id, what)| json!({ "id": id, "what": what })).collect();
+    CommandView::new("findings", rows, findings.iter().map(|(id, _)| id), move |page| {
+        findings.iter().for_each(|(id, what)| write_finding(page, id, what));
+    })
 }
 
-pub(crate) struct GuardShown(pub(crate) Guarded);
+fn write_finding(page: &mut Page, id: &str, what: &str) {
+    page.row([format!("Finding {id}"), Page::words(short(what, 200))]);
+}
 
-impl View for GuardShown {
-    fn kind(&self) -> &'static str {
-        "outgoing"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.leaks.iter().map(|leak| leak.issue.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        let Guarded { issues, leaks, doubts, .. } = &self.0;
+pub(crate) fn view_outgoing(guarded: &Guarded) -> CommandView<'_> {
+    CommandView::new("outgoing", guarded, guarded.leaks.iter().map(|leak| &leak.issue), move |page| {
+        let Guarded { issues, leaks, doubts, .. } = guarded;
         for leak in leaks {
-            let id = page.ink(Ink::Id, &clean(&leak.issue));
+            let (id, path) = (page.id(&leak.issue), clean(&leak.path));
             let revision: String = leak.revision.chars().take(10).collect();
-            page.line(format!("{id} {}: {} in commit {revision}", leak.why, clean(&leak.path)));
+            page.line(format!("{id} {}: {path} in commit {revision}", leak.why));
         }
-        for doubt in doubts {
-            page.line(format!("Finding {}  {}", doubt.id, short(&doubt.what, 200)));
-        }
+        doubts.iter().for_each(|doubt| write_finding(page, &doubt.id, &doubt.what));
         if leaks.is_empty() && doubts.is_empty() {
             page.line(match issues {
                 0 => "No issue would be published.".to_owned(),
@@ -257,31 +149,14 @@ impl View for GuardShown {
                 count => format!("{count} issues would be published, as intended."),
             });
         }
-    }
+    })
 }
 
-pub(crate) struct PurgeDone {
-    pub(crate) purged: Purged,
-    pub(crate) try_only: bool,
-}
-
-impl View for PurgeDone {
-    fn kind(&self) -> &'static str {
-        "purge"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.purged)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.purged.issue.clone()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let Purged { issue, ledger, place, remote, commits, branches, clones, left, store, .. } = &self.purged;
-        let id = page.ink(Ink::Id, &clean(issue));
-        let did = if self.try_only { "Would purge" } else { "Purged" };
+pub(crate) fn view_purge(purged: &Purged, try_only: bool) -> CommandView<'_> {
+    CommandView::new("purge", purged, [&purged.issue], move |page| {
+        let Purged { issue, ledger, place, remote, commits, branches, clones, left, store, .. } = purged;
+        let id = page.id(issue);
+        let did = if try_only { "Would purge" } else { "Purged" };
         let own = left.is_empty() && *place != LedgerKind::Tree;
         let history = match remote {
             Some(remote) if own => format!(": {commits} commits rewritten here and on {}", clean(remote)),
@@ -300,35 +175,20 @@ impl View for PurgeDone {
         }
         for clone in clones {
             let (replica, last) = (clean(&clone.replica), clone.last);
-            page.line(format!(
-                "  clone {replica}, last write {last}: until its next sync, then its own unreachable commits"
-            ));
+            let until = "until its next sync, then its own unreachable commits";
+            page.line(format!("  clone {replica}, last write {last}: {until}"));
         }
         page.line("  this clone: unreachable commits until git's next gc");
         page.line(format!("  `toft history`, in the store {}", clean(store)));
-    }
+    })
 }
 
-pub(crate) struct LedgersShown(pub(crate) Vec<Publishes>);
-
-impl View for LedgersShown {
-    fn kind(&self) -> &'static str {
-        "publishes"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|shown| shown.ledger.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for shown in &self.0 {
+pub(crate) fn view_publications(publications: &[Publishes]) -> CommandView<'_> {
+    CommandView::new("publishes", publications, publications.iter().map(|shown| &shown.ledger), move |page| {
+        for shown in publications {
             let Publishes { ledger, place, dir, remote, branch, sends, names, name, replica } = shown;
-            let head = page.ink(Ink::Head, ledger);
-            page.line(format!("{head}  {}  {}", place.as_str(), clean(&dir.display().to_string())));
+            let dir = clean(&dir.display().to_string());
+            page.row([&page.ink(Ink::Head, ledger), place.as_str(), &dir]);
             let to = match (remote, branch) {
                 (Some((remote, url)), Some(branch)) => {
                     format!("branch {} of {} ({})", clean(branch), clean(remote), clean(url))
@@ -336,16 +196,16 @@ impl View for LedgersShown {
                 (Some((remote, url)), None) => format!("{} ({})", clean(remote), clean(url)),
                 (None, _) => "no remote".to_owned(),
             };
-            page.line(format!("  exchanged with  {to}"));
-            page.line(format!("  sync sends      {}", clean(sends)));
+            page.row(["  exchanged with".to_owned(), Page::words(to)]);
+            page.row(["  sync sends".to_owned(), Page::words(clean(sends))]);
             let (other, means) = match names {
                 Names::Author => ("agent", "git's author, for all agents"),
                 Names::Agent => ("author", "the agent's own name"),
             };
-            page.line(format!("  name written    {} ({means}; [sync] names = \"{other}\" changes it)", clean(name)));
-            page.line(format!(
-                "  clocks          replica {replica}: random, created once for this clone, used in all its writes"
-            ));
+            let name = format!("{} ({means}; [sync] names = \"{other}\" changes it)", clean(name));
+            page.row(["  name written".to_owned(), Page::words(name)]);
+            let replica = format!("replica {replica}: random, created once for this clone, used in all its writes");
+            page.row(["  clocks".to_owned(), Page::words(replica)]);
         }
-    }
+    })
 }

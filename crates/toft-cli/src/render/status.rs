@@ -11,36 +11,27 @@ use toft::{
 };
 
 use super::{
-    View, data, issues,
-    page::{Ink, Page, clean, short, shown_id},
-    tasks::cut,
+    CommandView, issues,
+    page::{Ink, Page, after, clean, cut, short, shown_id},
+    view::data,
 };
 
-impl View for StatusView {
-    fn kind(&self) -> &'static str {
-        "status"
-    }
-
-    fn json(&self) -> Value {
-        let row = |repository: &RepositoryStatus| {
-            let mut row = repository_json(repository);
-            row["resting"] = data(&self.resting);
-            row["paused"] = data(&self.paused);
-            row
-        };
-        match self.repositories.as_slice() {
-            [one @ RepositoryStatus { name: None, .. }] => row(one),
-            many => many.iter().map(row).collect(),
-        }
-    }
-
-    fn ids(&self) -> Vec<String> {
-        let working = self.repositories.iter().flat_map(|repository| &repository.outcome.working);
-        working.map(|row| shown_id(row.task.id.as_str(), row.issue.as_deref())).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for repository in &self.repositories {
+pub(crate) fn view_status(status: &StatusView) -> CommandView<'_> {
+    let StatusView { repositories, resting, paused, .. } = status;
+    let row = |repository: &RepositoryStatus| {
+        let mut row = repository_json(repository);
+        row["resting"] = data(resting);
+        row["paused"] = data(paused);
+        row
+    };
+    let rows = match repositories.as_slice() {
+        [one @ RepositoryStatus { name: None, .. }] => row(one),
+        many => many.iter().map(row).collect(),
+    };
+    let working = repositories.iter().flat_map(|repository| &repository.outcome.working);
+    let ids = working.map(|row| shown_id(row.task.id.as_str(), row.issue.as_deref()));
+    CommandView::new("status", rows, ids, move |page| {
+        for repository in repositories {
             let mut part = page.part();
             repository_text(&mut part, repository);
             if let Some(name) = repository.name.as_ref().filter(|_| !part.text().is_empty()) {
@@ -48,19 +39,19 @@ impl View for StatusView {
             }
             page.verbatim(part.text());
         }
-        for RestingAgent { agent, until, refusal, .. } in &self.resting {
+        for RestingAgent { agent, until, refusal, .. } in resting {
             let (agent, until, why) = (clean(agent), page.moment(*until), short(&refusal.message, 100));
             let kind = refusal.kind.as_str();
             page.line(format!("{agent} rests until {until}: {kind} ({why}); toft resume {agent} ends that"));
         }
-        if !self.paused.is_empty() {
-            let names: Vec<String> = self.paused.iter().map(|name| clean(name)).collect();
+        if !paused.is_empty() {
+            let names: Vec<String> = paused.iter().map(|name| clean(name)).collect();
             page.line(format!("Paused: {}; toft resume NAME ends that", names.join(", ")));
         }
         if page.text().is_empty() {
             page.line("No work in progress. `toft ready` lists what can start, `toft add \"title\"` adds an issue.");
         }
-    }
+    })
 }
 
 fn repository_json(repository: &RepositoryStatus) -> Value {
@@ -103,14 +94,16 @@ fn repository_text(page: &mut Page, repository: &RepositoryStatus) {
     outcome.workflows.iter().filter(|listed| !shown(listed) && !finished(listed)).for_each(|listed| {
         super::flows::line(page, listed, "");
     });
+    if !repository.orphans.is_empty() {
+        page.end_table();
+    }
     for (FoundIssue { issue, .. }, orphan) in &repository.orphans {
-        let id = page.ink(Ink::Id, &clean(&issue.id));
-        page.line(format!("{id}  {}  {}", short(&issue.title, 60), orphan.explained()));
+        page.row([page.id(&issue.id), short(&issue.title, 60), Page::words(orphan.explained())]);
     }
     for FoundIssue { issue, .. } in &repository.proposed {
-        let (id, origin) = (page.ink(Ink::Id, &clean(&issue.id)), issue.origin.clone().unwrap_or_default());
-        let how = if origin.landed { "is in their ledger, awaiting a decision" } else { "awaits its merge" };
-        page.line(format!("Proposed {id}  {}  {how}", short(&issue.title, 60)));
+        let landed = issue.origin.as_ref().is_some_and(|origin| origin.landed);
+        let how = if landed { "is in their ledger, awaiting a decision" } else { "awaits its merge" };
+        page.row([format!("Proposed {}", page.id(&issue.id)), short(&issue.title, 60), how.to_owned()]);
     }
     if !repository.broken.is_empty() {
         page.line(page.ink(Ink::Head, "Broken workspaces"));
@@ -181,19 +174,16 @@ fn working(page: &mut Page, outcome: &status::Outcome) {
     }
     for row in &outcome.working {
         let place = row.workspace.as_deref().map(|name| format!("workspace {name}")).or(row.worktree.clone());
-        let worktree = place.as_deref().map(|name| format!(" in {}", clean(name))).unwrap_or_default();
+        let worktree = after(" in ", place);
         let state = if row.lost {
             "lease lost, can be claimed".to_owned()
         } else {
             format!("until {}", page.moment(row.until))
         };
         let note = row.note.as_deref().map(|note| format!(": {}", short(note, 70))).unwrap_or_default();
-        let id = page.ink(Ink::Id, &shown_id(row.task.id.as_str(), row.issue.as_deref()));
-        page.line(format!(
-            "  {id}  {}  {}{worktree} ({state}){note}",
-            short(&row.task.spec.name, 50),
-            clean(&row.agent)
-        ));
+        let id = page.id(shown_id(row.task.id.as_str(), row.issue.as_deref()));
+        let doing = format!("{}{worktree} ({state}){note}", clean(&row.agent));
+        page.row([format!("  {id}"), short(&row.task.spec.name, 50), Page::words(doing)]);
     }
     cut(page, outcome.more, outcome.working.len());
 }

@@ -14,8 +14,9 @@ use toft::{
 };
 
 use super::{
-    Names, View, data, issues,
-    page::{Ink, Page, clean, short},
+    CommandView, Names, issues,
+    page::{Page, after, after_words, clean, cut, short},
+    view::{NO_IDS, data},
 };
 
 /// `name [label]` of a task, as lists show it.
@@ -26,7 +27,12 @@ fn title(task: &Task) -> String {
 }
 
 fn worktree(task: &Task) -> String {
-    task.place.worktree.as_deref().map(|name| format!("  ({})", clean(name))).unwrap_or_default()
+    task.place.worktree.as_deref().map(|name| format!("({})", clean(name))).unwrap_or_default()
+}
+
+/// `"name"` of a task, as messages say it.
+fn quoted(task: &Task) -> String {
+    format!("\"{}\"", short(&task.spec.name, 70))
 }
 
 /// What a task is called: by its issue, where that has no other task.
@@ -49,89 +55,49 @@ fn answer(page: &mut Page, gate: &Gate) {
     }
 }
 
-pub(super) fn cut(page: &mut Page, more: bool, shown: usize) {
-    if more {
-        page.line(page.ink(Ink::Faint, &format!("… {shown} shown; use --limit for more")));
-    }
-}
-
-pub(crate) struct Ready {
-    pub(crate) outcome: ready::Outcome,
-    /// Issues that cannot start, with why, if that was asked.
-    pub(crate) issues: Vec<Offer>,
-    pub(crate) names: Names,
-}
-
-impl View for Ready {
-    fn kind(&self) -> &'static str {
-        "ready"
-    }
-
-    fn json(&self) -> Value {
-        if self.outcome.not_ready.is_empty() && self.issues.is_empty() {
-            self.names.json(data(&self.outcome.ready))
-        } else {
-            json!({ "ready": self.outcome.ready, "not_ready": self.outcome.not_ready, "issues": self.issues })
-        }
-    }
-
-    fn more(&self) -> Option<bool> {
-        Some(self.outcome.more)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.outcome.ready.iter().map(|item| item.id().to_owned()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for item in &self.outcome.ready {
-            let task = match item {
-                ready::Item::Task(task) => task,
-                ready::Item::Issue(offer) => {
-                    let id = page.ink(Ink::Id, &clean(&offer.issue.id));
-                    let repository = page.ink(Ink::Faint, &self.names.text(&offer.issue.id));
-                    page.line(format!("{id}  P{}  {}{repository}", offer.issue.priority, issues::title(&offer.issue)));
-                    continue;
+/// Work that can start. `issues` cannot, with why, if that was asked.
+pub(crate) fn view_ready<'a>(outcome: &'a ready::Outcome, issues: &'a [Offer], names: &'a Names) -> CommandView<'a> {
+    let ready::Outcome { ready, not_ready, more, .. } = outcome;
+    let only_ready = not_ready.is_empty() && issues.is_empty();
+    let data = match only_ready {
+        true => names.json(data(ready)),
+        false => json!({ "ready": ready, "not_ready": not_ready, "issues": issues }),
+    };
+    CommandView::new("ready", data, ready.iter().map(ready::Item::id), move |page| {
+        for item in ready {
+            let (id, repository) = (page.id(item.id()), page.faint(names.text(item.id())));
+            page.row(match item {
+                ready::Item::Task(task) => {
+                    let needs = after_words("needs an agent that can ", &task.spec.requires);
+                    let (worktree, needs) = (page.faint(worktree(task)), page.faint(needs));
+                    vec![id, format!("P{}", task.spec.priority), title(task), worktree, needs, repository]
                 }
-            };
-            let id = page.ink(Ink::Id, task.id.as_str());
-            let needs = if task.spec.requires.is_empty() {
-                String::new()
-            } else {
-                format!("  needs an agent that can {}", clean(&task.spec.requires.join(", ")))
-            };
-            page.line(format!(
-                "{id}  P{}  {}{}",
-                task.spec.priority,
-                title(task),
-                page.ink(Ink::Faint, &format!("{}{needs}{}", worktree(task), self.names.text(task.id.as_str())))
-            ));
+                ready::Item::Issue(offer) => {
+                    let (none, title) = (String::new(), issues::title(&offer.issue));
+                    vec![id, format!("P{}", offer.issue.priority), title, none.clone(), none, repository]
+                }
+            });
         }
-        if self.outcome.ready.is_empty() {
-            let bare = self.outcome.not_ready.is_empty() && self.issues.is_empty();
+        if ready.is_empty() {
             let next = " `toft ready --explain` shows why, `toft add \"title\"` adds an issue.";
-            page.line(format!("Nothing is ready.{}", if bare { next } else { "" }));
+            page.line(format!("Nothing is ready.{}", if only_ready { next } else { "" }));
         }
-        cut(page, self.outcome.more, self.outcome.ready.len());
-        for Offer { issue, reasons, .. } in &self.issues {
-            let id = page.ink(Ink::Id, &clean(&issue.id));
-            let reasons: Vec<_> = reasons.iter().map(ToString::to_string).collect();
-            page.line(format!(
-                "{id}  not ready: {}  {}",
-                issues::title(issue),
-                page.ink(Ink::Faint, &page.told(&reasons.join("; ")))
-            ));
+        cut(page, *more, ready.len());
+        page.end_table();
+        for Offer { issue, reasons, .. } in issues {
+            write_not_ready(page, &issue.id, &issues::title(issue), reasons);
         }
-        for row in &self.outcome.not_ready {
-            let id = page.ink(Ink::Id, row.task.id.as_str());
-            let reasons: Vec<_> = row.reasons.iter().map(ToString::to_string).collect();
-            page.line(format!(
-                "{id}  not ready: {}  {}",
-                title(&row.task),
-                page.ink(Ink::Faint, &page.told(&reasons.join("; ")))
-            ));
+        for row in not_ready {
+            write_not_ready(page, row.task.id.as_str(), &title(&row.task), &row.reasons);
         }
-    }
+    })
+    .with_more(*more)
+}
+
+fn write_not_ready(page: &mut Page, id: &str, title: &str, reasons: &[impl ToString]) {
+    let reasons: Vec<_> = reasons.iter().map(ToString::to_string).collect();
+    let reasons = page.faint(page.told(&reasons.join("; ")));
+    page.row([page.id(id), format!("not ready: {title}"), Page::words(reasons)]);
 }
 
 /// What was claimed; several only when several were asked for.
@@ -152,151 +118,79 @@ impl Claims {
         row["workspace"] = self.workspaces.get(&claimed.task.id).map_or(Value::Null, data);
         row
     }
-}
 
-impl View for Claims {
-    fn kind(&self) -> &'static str {
-        "claim"
-    }
-
-    fn json(&self) -> Value {
-        let rows: Vec<_> = self.outcome.claims.iter().map(|claimed| self.one(claimed)).collect();
-        match rows.as_slice() {
-            [one] if !self.many => one.clone(),
-            _ => rows.into(),
-        }
-    }
-
-    fn ids(&self) -> Vec<String> {
+    pub(crate) fn view(&self) -> CommandView<'_> {
+        let claims = &self.outcome.claims;
+        let mut rows = claims.iter().map(|claimed| self.one(claimed));
+        let data = match claims.as_slice() {
+            [_] if !self.many => rows.next().unwrap_or_default(),
+            _ => rows.collect(),
+        };
         let id = |claimed: &claim::Claimed| named(&claimed.task, claimed.issue.as_deref(), &claimed.workflow_title);
-        self.outcome.claims.iter().map(id).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for claim::Claimed { task, lease, workflow_title, issue, resume, answers, sent_back } in &self.outcome.claims {
-            let id = page.ink(Ink::Id, &named(task, issue.as_deref(), workflow_title));
-            page.line(format!("Claimed {id} \"{}\" until {}", short(&task.spec.name, 70), page.moment(lease.expires)));
-            if *workflow_title != task.spec.name {
-                let issue = issue.as_ref().map(|issue| format!("{} ", clean(issue)));
-                page.line(format!(
-                    "  in {}{}",
-                    issue.unwrap_or_else(|| format!("{} ", task.workflow)),
-                    short(workflow_title, 70)
-                ));
+        CommandView::new("claim", data, claims.iter().map(id), move |page| {
+            for claim::Claimed { task, lease, workflow_title, issue, resume, answers, sent_back } in claims {
+                let id = page.id(named(task, issue.as_deref(), workflow_title));
+                page.line(format!("Claimed {id} {} until {}", quoted(task), page.moment(lease.expires)));
+                if *workflow_title != task.spec.name {
+                    let of = issue.as_ref().map_or_else(|| task.workflow.to_string(), |issue| clean(issue));
+                    page.line(format!("  in {of} {}", short(workflow_title, 70)));
+                }
+                if let Some(given) = self.workspaces.get(&task.id) {
+                    super::workspaces::place(page, &given.workspace);
+                    given.notes.iter().for_each(|note| page.line(format!("  {}", clean(note))));
+                }
+                page.block("  ", &task.spec.brief);
+                page.detail("  continue from: ", resume.as_ref().map(|checkpoint| &checkpoint.summary));
+                answers.iter().for_each(|gate| answer(page, gate));
+                if let Some(bounce) = sent_back {
+                    page.line(format!("  it was sent back ({}):", bounce.reason.as_str()));
+                    page.block("    ", &bounce.message);
+                }
             }
-            if let Some(given) = self.workspaces.get(&task.id) {
-                super::workspaces::place(page, &given.workspace);
-                given.notes.iter().for_each(|note| page.line(format!("  {}", clean(note))));
-            }
-            page.block("  ", &task.spec.brief);
-            if let Some(checkpoint) = resume {
-                page.line(format!("  continue from: {}", clean(&checkpoint.summary)));
-            }
-            answers.iter().for_each(|gate| answer(page, gate));
-            if let Some(bounce) = sent_back {
-                page.line(format!("  it was sent back ({}):", bounce.reason.as_str()));
-                page.block("    ", &bounce.message);
-            }
-        }
+        })
     }
 }
 
 /// The outcome was reported to the runner, which verifies it.
-pub(crate) struct FinishReported;
-
-impl View for FinishReported {
-    fn kind(&self) -> &'static str {
-        "finish_reported"
-    }
-
-    fn json(&self) -> Value {
-        json!({ "verified": false })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.line("Reported. The runner verifies it as soon as you end: stop working and exit.");
-    }
+pub(crate) fn view_reported_finish() -> CommandView<'static> {
+    let line = "Reported. The runner verifies it as soon as you end: stop working and exit.";
+    CommandView::of_line("finish_reported", json!({ "verified": false }), NO_IDS, line.to_owned())
 }
 
-pub(crate) struct Saved {
-    pub(crate) saved: save::Outcome,
-    /// What was said to the agent meanwhile.
-    pub(crate) letters: Vec<InboxItem>,
-}
-
-impl View for Saved {
-    fn kind(&self) -> &'static str {
-        "save"
+pub(crate) fn view_save<'a>(saved: &'a save::Outcome, letters: &'a [InboxItem]) -> CommandView<'a> {
+    let mut row = data(saved);
+    if !letters.is_empty() {
+        row["messages"] = data(letters);
     }
-
-    fn json(&self) -> Value {
-        let mut row = data(&self.saved);
-        if !self.letters.is_empty() {
-            row["messages"] = data(&self.letters);
-        }
-        row
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.saved.checkpoint.iter().map(|checkpoint| checkpoint.id.to_string()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        let until = page.moment(self.saved.expires);
-        let what = match (&self.saved.checkpoint, &self.saved.key) {
+    CommandView::new("save", row, saved.checkpoint.iter().map(|checkpoint| &checkpoint.id), move |page| {
+        let until = page.moment(saved.expires);
+        let what = match (&saved.checkpoint, &saved.key) {
             (Some(checkpoint), _) => format!("Saved checkpoint {}", checkpoint.seq),
-            (None, Some(key)) if self.saved.changed => format!("Stored `{}`", clean(key)),
+            (None, Some(key)) if saved.changed => format!("Stored `{}`", clean(key)),
             (None, Some(key)) => format!("`{}` is unchanged", clean(key)),
             (None, None) => "Renewed the lease".to_owned(),
         };
         page.line(format!("{what}; the lease lasts until {until}"));
-        for letter in &self.letters {
+        for letter in letters {
             page.line(format!("Message from {}: {}", clean(&letter.from_name), clean(&letter.message.body)));
         }
-    }
+    })
 }
 
-pub(crate) struct Finished {
-    pub(crate) outcome: finish::Outcome,
-    /// What became of its workspace.
-    pub(crate) workspace: Option<Tidied>,
-}
-
-impl View for Finished {
-    fn kind(&self) -> &'static str {
-        "finish"
+pub(crate) fn view_finish<'a>(outcome: &'a finish::Outcome, workspace: Option<&'a Tidied>) -> CommandView<'a> {
+    let finish::Outcome { task, issue, workflow_title, .. } = outcome;
+    let name = named(task, issue.as_deref(), workflow_title);
+    let mut row = data(outcome);
+    if let Some(workspace) = workspace {
+        row["workspace"] = data(workspace);
     }
-
-    fn json(&self) -> Value {
-        let mut row = data(&self.outcome);
-        if let Some(workspace) = &self.workspace {
-            row["workspace"] = data(workspace);
-        }
-        row
-    }
-
-    fn ids(&self) -> Vec<String> {
-        let finish::Outcome { task, issue, workflow_title, .. } = &self.outcome;
-        vec![named(task, issue.as_deref(), workflow_title)]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let finish::Outcome { task, issue, workflow_title, .. } = &self.outcome;
-        let name = named(task, issue.as_deref(), workflow_title);
-        page.line(format!("{name} \"{}\" is {}", short(&task.spec.name, 70), task.state.status.as_str()));
+    CommandView::new("finish", row, [name.clone()], move |page| {
+        page.line(format!("{name} {} is {}", quoted(task), task.state.status.as_str()));
         if let Some(at) = task.state.not_before.filter(|_| task.state.status.open()) {
-            page.line(format!(
-                "  retried after {} (attempt {} of {})",
-                page.moment(at),
-                task.state.attempt + 1,
-                task.spec.max_attempts
-            ));
+            let (next, last) = (task.state.attempt + 1, task.spec.max_attempts);
+            page.line(format!("  retried after {} (attempt {next} of {last})", page.moment(at)));
         }
-        match &self.outcome.gate {
+        match &outcome.gate {
             Some(Gate { kind: GateKind::Timer { until }, .. }) => {
                 page.line(format!("  waits until {}", page.moment(*until)));
             }
@@ -308,118 +202,60 @@ impl View for Finished {
         } else if task.state.open_blockers > 0 {
             page.line(format!("  waits for other tasks: toft show {name} --why"));
         }
-        if self.outcome.landing.as_ref().is_some_and(|landing| landing.offer.closes) && issue.is_some() {
+        if outcome.landing.as_ref().is_some_and(|landing| landing.offer.closes) && issue.is_some() {
             page.line("  its issue is closed when the commits have landed: toft land");
         }
-        if !self.outcome.unblocked.is_empty() {
-            let ids: Vec<_> = self.outcome.unblocked.iter().map(ToString::to_string).collect();
+        if !outcome.unblocked.is_empty() {
+            let ids: Vec<_> = outcome.unblocked.iter().map(ToString::to_string).collect();
             page.line(format!("  unblocked {}", ids.join(", ")));
         }
-        if self.outcome.workflow_status != WorkflowStatus::Running && *workflow_title != task.spec.name {
-            page.line(format!("  {} is {}", self.outcome.workflow, self.outcome.workflow_status.as_str()));
+        if outcome.workflow_status != WorkflowStatus::Running && *workflow_title != task.spec.name {
+            page.line(format!("  {} is {}", outcome.workflow, outcome.workflow_status.as_str()));
         }
-        if let Some(Tidied { name, gone, why, .. }) = &self.workspace {
+        if let Some(Tidied { name, gone, why, .. }) = workspace {
             let fate = if *gone { "removed" } else { "kept" };
             page.line(format!("  workspace {} {fate}: {}", clean(name), clean(why)));
         }
-    }
+    })
 }
 
-pub(crate) struct Answered(pub(crate) answer::Outcome);
-
-impl View for Answered {
-    fn kind(&self) -> &'static str {
-        "answer"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.0.task.id.to_string()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let answer::Outcome { gate, task } = &self.0;
-        let asked = match &gate.kind {
-            GateKind::Human { question, .. } => short(question, 70),
-            GateKind::Command { command } => short(command, 70),
-            GateKind::Timer { .. } => gate.id.to_string(),
-        };
-        let state = match task.state.status {
-            TaskStatus::Pending if task.state.open_blockers == 0 => "ready again",
-            status => status.as_str(),
-        };
-        page.line(format!("Answered \"{asked}\"; \"{}\" is {state}", short(&task.spec.name, 70)));
-    }
+pub(crate) fn view_answer(outcome: &answer::Outcome) -> CommandView<'_> {
+    let answer::Outcome { gate, task } = outcome;
+    let asked = match &gate.kind {
+        GateKind::Human { question, .. } => short(question, 70),
+        GateKind::Command { command } => short(command, 70),
+        GateKind::Timer { .. } => gate.id.to_string(),
+    };
+    let state = match task.state.status {
+        TaskStatus::Pending if task.state.open_blockers == 0 => "ready again",
+        status => status.as_str(),
+    };
+    let line = format!("Answered \"{asked}\"; {} is {state}", quoted(task));
+    CommandView::of_line("answer", outcome, [&task.id], line)
 }
 
-pub(crate) struct TasksDecided(pub(crate) Vec<Task>);
-
-impl View for TasksDecided {
-    fn kind(&self) -> &'static str {
-        "tasks"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|task| task.id.to_string()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for task in &self.0 {
-            page.line(format!("{} \"{}\" is {}", task.id, short(&task.spec.name, 70), task.state.status.as_str()));
+pub(crate) fn view_decided_tasks(tasks: &[Task]) -> CommandView<'_> {
+    CommandView::new("tasks", tasks, tasks.iter().map(|task| &task.id), move |page| {
+        for task in tasks {
+            page.line(format!("{} {} is {}", task.id, quoted(task), task.state.status.as_str()));
         }
-    }
+    })
 }
 
 /// The tasks that `toft retry --all` would retry, by id.
-pub(crate) struct TasksToRetry(pub(crate) Vec<String>);
-
-impl View for TasksToRetry {
-    fn kind(&self) -> &'static str {
-        "tasks"
-    }
-
-    fn json(&self) -> Value {
-        self.0.iter().map(|id| json!({ "id": id })).collect()
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.clone()
-    }
-
-    fn text(&self, page: &mut Page) {
-        self.0.iter().for_each(|id| page.line(format!("Would retry {id}")));
-    }
+pub(crate) fn view_tasks_to_retry(tasks: &[String]) -> CommandView<'_> {
+    let rows: Value = tasks.iter().map(|id| json!({ "id": id })).collect();
+    CommandView::new("tasks", rows, tasks, move |page| {
+        tasks.iter().for_each(|id| page.line(format!("Would retry {id}")));
+    })
 }
 
-pub(crate) struct TaskAssigned(pub(crate) Task);
-
-impl View for TaskAssigned {
-    fn kind(&self) -> &'static str {
-        "task"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.0.id.to_string()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let to = match &self.0.spec.assigned_to {
-            Some(name) => format!("is assigned to {}", clean(name)),
-            None => "is no longer assigned".to_owned(),
-        };
-        page.line(format!("{} \"{}\" {to}", self.0.id, short(&self.0.spec.name, 70)));
-    }
+pub(crate) fn view_assigned_task(task: &Task) -> CommandView<'_> {
+    let to = match &task.spec.assigned_to {
+        Some(name) => format!("is assigned to {}", clean(name)),
+        None => "is no longer assigned".to_owned(),
+    };
+    CommandView::of_line("task", task, [&task.id], format!("{} {} {to}", task.id, quoted(task)))
 }
 
 pub(crate) struct TaskList {
@@ -428,90 +264,43 @@ pub(crate) struct TaskList {
     pub(crate) names: Names,
 }
 
-impl View for TaskList {
-    fn kind(&self) -> &'static str {
-        "tasks"
-    }
-
-    fn json(&self) -> Value {
-        self.names.json(data(&self.tasks))
-    }
-
-    fn more(&self) -> Option<bool> {
-        Some(self.more)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.tasks.iter().map(|row| row.task.id.to_string()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for list::Listed { task, holder } in &self.tasks {
-            let id = page.ink(Ink::Id, task.id.as_str());
-            let holder = holder.as_deref().map(|name| format!("  {}", clean(name))).unwrap_or_default();
-            page.line(format!(
-                "{id}  {}  P{}  {}{holder}{}",
-                page.status(task.state.status),
-                task.spec.priority,
-                title(task),
-                page.ink(Ink::Faint, &format!("{}{}", worktree(task), self.names.text(task.id.as_str())))
-            ));
-        }
-        if self.tasks.is_empty() {
-            page.line("No tasks. `toft add \"title\"` adds an issue.");
-        }
-        cut(page, self.more, self.tasks.len());
+impl TaskList {
+    pub(crate) fn view(&self) -> CommandView<'_> {
+        let Self { tasks, more, names } = self;
+        CommandView::new("tasks", names.json(data(tasks)), tasks.iter().map(|row| &row.task.id), move |page| {
+            for list::Listed { task, holder } in tasks {
+                let (id, status) = (page.id(task.id.as_str()), page.status(task.state.status));
+                let (holder, worktree) = (after("", holder.as_ref()), page.faint(worktree(task)));
+                let repository = page.faint(names.text(task.id.as_str()));
+                page.row([id, status, format!("P{}", task.spec.priority), title(task), holder, worktree, repository]);
+            }
+            if tasks.is_empty() {
+                page.line("No tasks. `toft add \"title\"` adds an issue.");
+            }
+            cut(page, *more, tasks.len());
+        })
+        .with_more(*more)
     }
 }
 
-pub(crate) struct Shown(pub(crate) Box<show::ShownTask>);
-
-impl View for Shown {
-    fn kind(&self) -> &'static str {
-        "task"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.0.task.id.to_string()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let show::ShownTask { task, workflow_title, .. } = &*self.0;
-        let id = page.ink(Ink::Id, task.id.as_str());
-        page.line(format!(
-            "{id}  {}P{}  {}{}",
-            page.status(task.state.status),
-            task.spec.priority,
-            title(task),
-            worktree(task)
-        ));
+pub(crate) fn view_task(shown: &show::ShownTask) -> CommandView<'_> {
+    CommandView::new("task", shown, [&shown.task.id], move |page| {
+        let show::ShownTask { task, workflow_title, .. } = shown;
+        let (id, status) = (page.id(task.id.as_str()), page.status(task.state.status));
+        page.row([id, status, format!("P{}", task.spec.priority), title(task), worktree(task)]);
         page.line(format!("  in {} {}", task.workflow, short(workflow_title, 70)));
         page.block("  ", &task.spec.brief);
-        if let Some(plan) = &self.0.plan_summary {
+        if let Some(plan) = &shown.plan_summary {
             page.line(format!("  plan: {}", short(plan, 100)));
         }
-        if let Some(name) = &task.spec.assigned_to {
-            page.line(format!("  assigned to {}", clean(name)));
+        page.detail("  assigned to ", task.spec.assigned_to.as_ref());
+        page.detail("  in ", shown.workspace.as_ref().map(|workspace| &workspace.path));
+        if let Some(holder) = &shown.holder {
+            let (agent, until) = (clean(&holder.agent), page.moment(holder.until));
+            page.line(format!("  held by {agent} until {until} (fence {})", holder.fence));
         }
-        if let Some(workspace) = &self.0.workspace {
-            page.line(format!("  in {}", clean(&workspace.path)));
-        }
-        if let Some(holder) = &self.0.holder {
-            page.line(format!(
-                "  held by {} until {} (fence {})",
-                clean(&holder.agent),
-                page.moment(holder.until),
-                holder.fence
-            ));
-        }
-        if let Some(outcome) = &task.state.outcome {
-            page.line(format!("  outcome: {}", clean(&outcome.summary)));
-        }
-        for (dependency, status) in &self.0.needs {
+        page.detail("  outcome: ", task.state.outcome.as_ref().map(|outcome| &outcome.summary));
+        for (dependency, status) in &shown.needs {
             let status = status.map_or("not found", |status| status.as_str());
             let how = match dependency.kind {
                 DependencyKind::Blocks => "needs",
@@ -520,13 +309,13 @@ impl View for Shown {
             };
             page.line(format!("  {how} {} ({status})", dependency.on));
         }
-        for dependency in &self.0.needed_by {
+        for dependency in &shown.needed_by {
             page.line(format!("  needed by {}", dependency.task));
         }
         if let Some(at) = task.state.not_before.filter(|_| task.state.status == TaskStatus::Pending) {
             page.line(format!("  not before {}", page.moment(at)));
         }
-        for gate in &self.0.gates {
+        for gate in &shown.gates {
             if gate.opened.is_some() {
                 answer(page, gate);
             } else if task.state.status == TaskStatus::Waiting {
@@ -535,36 +324,33 @@ impl View for Shown {
                 page.line(format!("  waits for {what}"));
             }
         }
-        for reason in self.0.why.iter().flatten() {
+        for reason in shown.why.iter().flatten() {
             page.line(format!("  not ready: {}", page.told(reason)));
         }
-        if self.0.why.as_ref().is_some_and(Vec::is_empty) {
+        if shown.why.as_ref().is_some_and(Vec::is_empty) {
             page.line("  It can start now.");
         }
-        self.history(page);
-    }
+        write_history(page, shown);
+    })
 }
 
-impl Shown {
-    fn history(&self, page: &mut Page) {
-        for view in &self.0.attempts {
-            let attempt = &view.attempt;
-            let result = attempt
-                .result
-                .map_or("in progress".to_owned(), |result| data(&result).as_str().unwrap_or_default().to_owned());
-            let reason = attempt.reason.as_deref().map(|text| format!(": {}", short(text, 70))).unwrap_or_default();
-            page.line(format!("  attempt {} by {}: {result}{reason}", attempt.fence, clean(&view.agent_name)));
-        }
-        for checkpoint in &self.0.checkpoints {
-            page.line(format!("  checkpoint {}: {}", checkpoint.seq, clean(&checkpoint.summary)));
-        }
-        for (key, value) in &self.0.state {
-            page.line(format!("  {} = {}", clean(key), short(&value.to_string(), 70)));
-        }
-        for event in &self.0.events {
-            page.line(
-                page.ink(Ink::Faint, &format!("  {} {} {}", page.moment(event.at), clean(&event.actor), event.verb)),
-            );
-        }
+fn write_history(page: &mut Page, shown: &show::ShownTask) {
+    for view in &shown.attempts {
+        let attempt = &view.attempt;
+        let result = attempt
+            .result
+            .map_or("in progress".to_owned(), |result| data(&result).as_str().unwrap_or_default().to_owned());
+        let reason = attempt.reason.as_deref().map(|text| format!(": {}", short(text, 70))).unwrap_or_default();
+        page.line(format!("  attempt {} by {}: {result}{reason}", attempt.fence, clean(&view.agent_name)));
+    }
+    for checkpoint in &shown.checkpoints {
+        page.line(format!("  checkpoint {}: {}", checkpoint.seq, clean(&checkpoint.summary)));
+    }
+    for (key, value) in &shown.state {
+        page.line(format!("  {} = {}", clean(key), short(&value.to_string(), 70)));
+    }
+    for event in &shown.events {
+        let line = format!("  {} {} {}", page.moment(event.at), clean(&event.actor), event.verb);
+        page.line(page.faint(line));
     }
 }

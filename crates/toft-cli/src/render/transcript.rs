@@ -1,11 +1,10 @@
 //! The log of an attempt, read as a conversation.
 
-use serde_json::Value;
 use toft::views::{LogLine, LogReader};
 
 use super::{
-    View, data,
-    page::{Ink, Page, clean},
+    CommandView,
+    page::{Page, clean},
     times,
 };
 
@@ -13,39 +12,21 @@ use super::{
 const MAX_RESULT_LINES: usize = 8;
 
 /// The log of an attempt.
-pub(crate) struct AttemptLog {
-    pub(crate) log: toft::runner::AttemptLog,
-    /// Line by line, as it was written.
-    pub(crate) raw: bool,
-}
-
-impl View for AttemptLog {
-    fn kind(&self) -> &'static str {
-        "attempt_log"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.log)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.log.files.iter().map(|path| path.display().to_string()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        match self.raw {
-            true => self.log.lines.iter().for_each(|line| page.line(clean(line))),
+pub(crate) fn view_attempt_log(log: &toft::runner::AttemptLog, raw: bool) -> CommandView<'_> {
+    CommandView::new("attempt_log", log, log.files.iter().map(|path| path.display()), move |page| {
+        match raw {
+            true => log.lines.iter().for_each(|line| page.line(clean(line))),
             false => {
                 let mut printer = ConversationPrinter::default();
-                self.log.lines.iter().for_each(|line| printer.line(page, line));
+                log.lines.iter().for_each(|line| printer.line(page, line));
                 printer.end(page);
             }
         }
-        if self.log.lines.is_empty() {
-            let (attempt, task) = (self.log.attempt, &self.log.task);
+        if log.lines.is_empty() {
+            let (attempt, task) = (log.attempt, &log.task);
             page.line(format!("Attempt {attempt} of {task} has no log: it was not started by a runner."));
         }
-    }
+    })
 }
 
 /// Prints the lines of a log as a conversation.
@@ -68,7 +49,7 @@ fn print(page: &mut Page, said: &LogLine) {
     let all: Vec<&str> = said.text.lines().collect();
     let first = format!("{}{}", clean(&said.sign), clean(all.first().unwrap_or(&"")));
     let Some(at) = said.at else { return page.line(first) };
-    let at = page.ink(Ink::Faint, &times::clock(at));
+    let at = page.faint(times::clock(at));
     page.line(format!("{at}  {first}"));
     let most = if said.answer { MAX_RESULT_LINES } else { usize::MAX };
     for line in all.iter().skip(1).take(most.saturating_sub(1)) {

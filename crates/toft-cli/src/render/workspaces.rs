@@ -12,14 +12,14 @@ use toft::{
 use crate::args::ShellKind;
 
 use super::{
-    View, data,
-    page::{Ink, Page, clean, short},
-    tasks::cut,
+    CommandView,
+    page::{Ink, Page, after, clean, counted, cut, short},
+    view::{NO_IDS, data},
 };
 
 /// Where a workspace is and what it is on.
 pub(super) fn place(page: &mut Page, workspace: &Workspace) {
-    let branch = workspace.branch.as_deref().map(|name| format!(" on branch {}", clean(name))).unwrap_or_default();
+    let branch = after(" on branch ", workspace.branch.as_ref());
     let from = workspace.onto.as_deref().map(|name| format!("{} ", clean(name))).unwrap_or_default();
     let commit = workspace.base.get(..7).unwrap_or(&workspace.base);
     page.line(format!("Workspace {}{branch} (from {from}{commit})", clean(&workspace.path)));
@@ -27,150 +27,58 @@ pub(super) fn place(page: &mut Page, workspace: &Workspace) {
 
 /// What is wrong with a workspace, and the command that helps.
 pub(super) fn broken(page: &mut Page, seen: &SeenWorkspace) {
-    let name = page.ink(Ink::Id, &clean(&seen.listed.workspace.name));
-    let title = seen.listed.title.as_deref().map(|title| format!("  {}", short(title, 40))).unwrap_or_default();
+    let title = seen.listed.title.as_deref().map(|title| short(title, 40)).unwrap_or_default();
     let what = page.ink(Ink::Bad, &short(seen.trouble.as_deref().unwrap_or_default(), 160));
-    page.line(format!("  {name}{title}  {what}"));
-    if let Some(help) = &seen.help {
-        page.line(format!("    {}", clean(help)));
-    }
+    page.row([format!("  {}", page.id(&seen.listed.workspace.name)), title, Page::words(what)]);
+    page.detail("    ", seen.help.as_ref());
 }
 
-pub(crate) struct WsGiven(pub(crate) Given);
-
-impl View for WsGiven {
-    fn kind(&self) -> &'static str {
-        "workspace"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.0.workspace.path.clone()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        place(page, &self.0.workspace);
-        if self.0.existing {
+pub(crate) fn view_given_workspace(given: &Given) -> CommandView<'_> {
+    CommandView::new("workspace", given, [&given.workspace.path], move |page| {
+        place(page, &given.workspace);
+        if given.existing {
             page.line("  it exists already");
         }
-        for note in &self.0.notes {
-            page.line(format!("  {}", clean(note)));
-        }
-    }
+        given.notes.iter().for_each(|note| page.detail("  ", Some(note)));
+    })
 }
 
-pub(crate) struct WsPath(pub(crate) Workspace);
-
-impl View for WsPath {
-    fn kind(&self) -> &'static str {
-        "path"
-    }
-
-    fn json(&self) -> Value {
-        json!({ "path": self.0.path, "id": self.0.id, "name": self.0.name, "state": self.0.state })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.0.path.clone()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.line(clean(&self.0.path));
-    }
+pub(crate) fn view_workspace_path(workspace: &Workspace) -> CommandView<'_> {
+    let Workspace { path, id, name, state, .. } = workspace;
+    let data = json!({ "path": path, "id": id, "name": name, "state": state });
+    CommandView::of_line("path", data, [path], clean(path))
 }
 
-pub(crate) struct WsEnv(pub(crate) BTreeMap<String, String>);
-
-impl View for WsEnv {
-    fn kind(&self) -> &'static str {
-        "env"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.0)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|(name, value)| format!("{name}={value}")).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for (name, value) in &self.0 {
+pub(crate) fn view_workspace_env(variables: &BTreeMap<String, String>) -> CommandView<'_> {
+    CommandView::new("env", variables, variables.iter().map(|(name, value)| format!("{name}={value}")), move |page| {
+        for (name, value) in variables {
             page.line(format!("export {name}='{}'", clean(value).replace('\'', "'\\''")));
         }
-    }
+    })
 }
 
-/// A workspace that something was noted of, and what.
-pub(crate) struct WsNoted {
-    workspace: Workspace,
-    what: String,
-}
-
-impl WsNoted {
-    pub(crate) fn pinned(workspace: Workspace) -> Self {
-        let what = if workspace.pinned {
-            "is kept; toft ws keep --off ends that"
-        } else {
-            "may be removed when its work has landed"
-        };
-        Self { what: what.to_owned(), workspace }
-    }
-}
-
-impl View for WsNoted {
-    fn kind(&self) -> &'static str {
-        "workspace"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.workspace)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.workspace.name.clone()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.line(format!("{} {}", clean(&self.workspace.name), self.what));
-    }
+/// A workspace that is kept from now on, or no more.
+pub(crate) fn view_pin(workspace: &Workspace) -> CommandView<'_> {
+    let what = match workspace.pinned {
+        true => "is kept; toft ws keep --off ends that",
+        false => "may be removed when its work has landed",
+    };
+    let line = format!("{} {what}", clean(&workspace.name));
+    CommandView::of_line("workspace", workspace, [&workspace.name], line)
 }
 
 /// A function that goes to a workspace: a command cannot change its shell's directory.
-pub(crate) struct ShellFunction(pub(crate) ShellKind);
-
-impl ShellFunction {
-    fn function(&self) -> &'static str {
-        match self.0 {
-            ShellKind::Bash | ShellKind::Zsh => {
-                "tcd() {\n    local dir\n    dir=\"$(command toft ws path \"$@\")\" && cd -- \"$dir\"\n}"
-            }
-            ShellKind::Fish => {
-                "function tcd --description 'Change to the workspace of an issue'\n    set -l dir (command toft ws path $argv)\n    and cd $dir\nend"
-            }
+pub(crate) fn view_shell_function(shell: ShellKind) -> CommandView<'static> {
+    let function = match shell {
+        ShellKind::Bash | ShellKind::Zsh => {
+            "tcd() {\n    local dir\n    dir=\"$(command toft ws path \"$@\")\" && cd -- \"$dir\"\n}"
         }
-    }
-}
-
-impl View for ShellFunction {
-    fn kind(&self) -> &'static str {
-        "shell"
-    }
-
-    fn json(&self) -> Value {
-        json!({ "function": self.function() })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.function().to_owned()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.line(self.function());
-    }
+        ShellKind::Fish => {
+            "function tcd --description 'Change to the workspace of an issue'\n    \
+             set -l dir (command toft ws path $argv)\n    and cd $dir\nend"
+        }
+    };
+    CommandView::of_line("shell", json!({ "function": function }), [function], function.to_owned())
 }
 
 pub(crate) struct WsList {
@@ -189,8 +97,8 @@ fn inside(page: &Page, seen: &SeenWorkspace) -> String {
         }
         (None, Some(trouble)) => page.ink(Ink::Bad, &short(trouble, 160)),
         (None, None) => match &seen.other_clone {
-            Some(clone) => page.ink(Ink::Faint, &format!("belongs to the clone {}", clean(clone))),
-            None => page.ink(Ink::Faint, seen.listed.workspace.state.as_str()),
+            Some(clone) => page.faint(format!("belongs to the clone {}", clean(clone))),
+            None => page.faint(seen.listed.workspace.state.as_str()),
         },
     }
 }
@@ -215,48 +123,33 @@ fn who(seen: &SeenWorkspace) -> String {
     words.join(", ")
 }
 
-impl View for WsList {
-    fn kind(&self) -> &'static str {
-        "workspaces"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.seen)
-    }
-
-    fn more(&self) -> Option<bool> {
-        Some(self.more)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.seen.iter().map(|seen| seen.listed.workspace.name.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for seen in &self.seen {
-            let name = page.ink(Ink::Id, &clean(&seen.listed.workspace.name));
-            let title = seen.listed.title.as_deref().map(|title| short(title, 40)).unwrap_or_default();
-            let old = toft::time::ago(self.now.since(seen.listed.workspace.created));
-            let takes = seen.bytes.map(|bytes| format!(", {}", size(bytes))).unwrap_or_default();
-            let words = [name, title, inside(page, seen), who(seen), page.ink(Ink::Faint, &format!("{old}{takes}"))];
-            page.line(words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join("  "));
-            if let Some(help) = &seen.help {
-                page.line(format!("    {}", clean(help)));
+impl WsList {
+    pub(crate) fn view(&self) -> CommandView<'_> {
+        let Self { seen: all, more, unknown, now } = self;
+        let names = all.iter().map(|seen| &seen.listed.workspace.name);
+        CommandView::new("workspaces", all, names, move |page| {
+            for seen in all {
+                let workspace = &seen.listed.workspace;
+                let title = seen.listed.title.as_deref().map(|title| short(title, 40)).unwrap_or_default();
+                let old = toft::time::ago(now.since(workspace.created));
+                let takes = seen.bytes.map(|bytes| format!(", {}", size(bytes))).unwrap_or_default();
+                let old = page.faint(format!("{old}{takes}"));
+                page.row([page.id(&workspace.name), title, inside(page, seen), who(seen), old]);
+                page.detail("    ", seen.help.as_ref());
             }
-        }
-        cut(page, self.more, self.seen.len());
-        if !self.seen.is_empty() {
-            let (count, total) = (self.seen.len(), self.seen.iter().filter_map(|seen| seen.bytes).sum());
-            let what = if count == 1 { "workspace" } else { "workspaces" };
-            let head = if self.more { "shown" } else { "total" };
-            page.line(page.ink(Ink::Faint, &format!("{head}: {count} {what}, {}", size(total))));
-        }
-        if self.seen.is_empty() {
-            page.line("No workspaces. `toft claim --ws` claims a task and creates one.");
-        }
-        for path in &self.unknown {
-            page.line(format!("unknown, left alone: {}", clean(&path.display().to_string())));
-        }
+            cut(page, *more, all.len());
+            if all.is_empty() {
+                page.line("No workspaces. `toft claim --ws` claims a task and creates one.");
+            } else {
+                let bytes = all.iter().filter_map(|seen| seen.bytes).sum();
+                let head = if *more { "shown" } else { "total" };
+                page.line(page.faint(format!("{head}: {}, {}", counted(all.len(), "workspace"), size(bytes))));
+            }
+            for path in unknown {
+                page.line(format!("unknown, left alone: {}", clean(&path.display().to_string())));
+            }
+        })
+        .with_more(*more)
     }
 }
 
@@ -268,201 +161,129 @@ pub(crate) struct WsShown {
     pub(crate) left: Vec<Left>,
 }
 
-impl View for WsShown {
-    fn kind(&self) -> &'static str {
-        "workspace"
-    }
-
-    fn json(&self) -> Value {
+impl WsShown {
+    pub(crate) fn view(&self) -> CommandView<'_> {
         let mut row = data(&self.seen);
         row["bytes"] = self.bytes.into();
         row["rescues"] = self.rescues.iter().map(rescue_json).collect();
         if !self.left.is_empty() {
             row["left"] = data(&self.left);
         }
-        row
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.seen.listed.workspace.name.clone()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let workspace = &self.seen.listed.workspace;
-        let summary = inside(page, &self.seen);
-        page.line(format!("{}  {}", page.ink(Ink::Id, &clean(&workspace.name)), workspace.state.as_str()));
-        place(page, workspace);
-        let mut row = |name: &str, value: String| page.line(format!("  {name:9} {value}"));
-        row("inside", summary);
-        // This is what `toft ws list` says already.
-        let here = format!("toft ws list {}", self.seen.listed.workspace.name);
-        if let Some(help) = self.seen.help.as_ref().filter(|help| **help != here) {
-            row("help", clean(help));
-        }
-        if let Some(survey) = &self.seen.survey {
-            let on =
-                survey.upstream.as_deref().map_or("no upstream".to_owned(), |name| format!("follows {}", clean(name)));
-            if survey.unpushed > 0 {
-                row("pushed", format!("{} commits that no remote has, {on}", survey.unpushed));
+        CommandView::new("workspace", row, [&self.seen.listed.workspace.name], move |page| {
+            let workspace = &self.seen.listed.workspace;
+            let summary = inside(page, &self.seen);
+            page.line(format!("{}  {}", page.id(&workspace.name), workspace.state.as_str()));
+            place(page, workspace);
+            let mut row = |name: &str, value: String| page.line(format!("  {name:9} {value}"));
+            row("inside", summary);
+            // This is what `toft ws list` says already.
+            let here = format!("toft ws list {}", self.seen.listed.workspace.name);
+            if let Some(help) = self.seen.help.as_ref().filter(|help| **help != here) {
+                row("help", clean(help));
             }
-            if !self.left.is_empty() {
-                let named = short(&Left::summary(&self.left), 200);
-                row("leaves", format!("{named}: not in a rescue, unless with --rescue --ignored"));
+            if let Some(survey) = &self.seen.survey {
+                if survey.unpushed > 0 {
+                    let upstream = survey.upstream.as_deref();
+                    let on = upstream.map_or("no upstream".to_owned(), |name| format!("follows {}", clean(name)));
+                    row("pushed", format!("{} commits that no remote has, {on}", survey.unpushed));
+                }
+                if !self.left.is_empty() {
+                    let named = short(&Left::summary(&self.left), 200);
+                    row("leaves", format!("{named}: not in a rescue, unless with --rescue --ignored"));
+                }
+                let fate = match survey.fate() {
+                    Fate::Go => "can be removed when its task has ended".to_owned(),
+                    Fate::Rescue => "kept; removed only after a rescue, with --rescue or by age".to_owned(),
+                    Fate::Stay(why) => format!("kept: {}", clean(&why)),
+                };
+                row("fate", fate);
             }
-            let fate = match survey.fate() {
-                Fate::Go => "can be removed when its task has ended".to_owned(),
-                Fate::Rescue => "kept; removed only after a rescue, with --rescue or by age".to_owned(),
-                Fate::Stay(why) => format!("kept: {}", clean(&why)),
-            };
-            row("fate", fate);
-        }
-        if let Some(issue) = &self.seen.listed.issue {
-            row("issue", clean(issue));
-        }
-        if let Some(task) = &workspace.task {
-            row("task", task.to_string());
-        }
-        let who = who(&self.seen);
-        if !who.is_empty() {
-            row("held", who);
-        }
-        if let Some(base) = &workspace.overlay_base {
-            row("shares", format!("the files of {}", base.get(..7).unwrap_or(base)));
-        }
-        if self.bytes > 0 {
-            row("size", size(self.bytes));
-        }
-        let ports: Vec<_> = workspace.ports.iter().map(|(name, port)| format!("{} {port}", clean(name))).collect();
-        if !ports.is_empty() {
-            row("ports", ports.join(", "));
-        }
-        if self.seen.survey.is_none() && !workspace.left.is_empty() {
-            row("left", format!("{}: not in a rescue", short(&Left::summary(&workspace.left), 200)));
-        }
-        let rescues: Vec<_> = self.rescues.iter().map(|rescue| rescue.number.to_string()).collect();
-        if !rescues.is_empty() {
-            let name = clean(&workspace.name);
-            row("rescues", format!("{} (toft ws restore {name} --at N --name OTHER)", rescues.join(", ")));
-        }
-        if let Some(rescue) = &workspace.rescue {
-            row("rescue", format!("{rescue} (toft ws restore {})", clean(&workspace.name)));
-        }
-        if let Some(reason) = &workspace.reason {
-            row("because", clean(reason));
-        }
+            if let Some(issue) = &self.seen.listed.issue {
+                row("issue", clean(issue));
+            }
+            if let Some(task) = &workspace.task {
+                row("task", task.to_string());
+            }
+            let who = who(&self.seen);
+            if !who.is_empty() {
+                row("held", who);
+            }
+            if let Some(base) = &workspace.overlay_base {
+                row("shares", format!("the files of {}", base.get(..7).unwrap_or(base)));
+            }
+            if self.bytes > 0 {
+                row("size", size(self.bytes));
+            }
+            let ports: Vec<_> = workspace.ports.iter().map(|(name, port)| format!("{} {port}", clean(name))).collect();
+            if !ports.is_empty() {
+                row("ports", ports.join(", "));
+            }
+            if self.seen.survey.is_none() && !workspace.left.is_empty() {
+                row("left", format!("{}: not in a rescue", short(&Left::summary(&workspace.left), 200)));
+            }
+            let rescues: Vec<_> = self.rescues.iter().map(|rescue| rescue.number.to_string()).collect();
+            if !rescues.is_empty() {
+                let name = clean(&workspace.name);
+                row("rescues", format!("{} (toft ws restore {name} --at N --name OTHER)", rescues.join(", ")));
+            }
+            if let Some(rescue) = &workspace.rescue {
+                row("rescue", format!("{rescue} (toft ws restore {})", clean(&workspace.name)));
+            }
+            if let Some(reason) = &workspace.reason {
+                row("because", clean(reason));
+            }
+        })
     }
 }
 
-pub(crate) struct WsPooled {
-    pub(crate) made: usize,
-    pub(crate) count: usize,
+pub(crate) fn view_pool(made: usize, count: usize) -> CommandView<'static> {
+    let line = format!("{made} created; {count} are prepared");
+    CommandView::of_line("pool", json!({ "made": made, "count": count }), NO_IDS, line)
 }
 
-impl View for WsPooled {
-    fn kind(&self) -> &'static str {
-        "pool"
-    }
-
-    fn json(&self) -> Value {
-        json!({ "made": self.made, "count": self.count })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn text(&self, page: &mut Page) {
-        page.line(format!("{} created; {} are prepared", self.made, self.count));
-    }
-}
-
-pub(crate) struct WsTidied {
-    pub(crate) rows: Vec<Tidied>,
-    /// Nothing was done.
-    pub(crate) tried: bool,
-}
-
-impl View for WsTidied {
-    fn kind(&self) -> &'static str {
-        "tidied"
-    }
-
-    fn json(&self) -> Value {
-        data(&self.rows)
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.rows.iter().filter(|row| row.gone).map(|row| row.name.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
-        for row in &self.rows {
-            let what = match (row.gone, self.tried) {
+pub(crate) fn view_tidied(rows: &[Tidied], tried: bool) -> CommandView<'_> {
+    CommandView::new("tidied", rows, rows.iter().filter(|row| row.gone).map(|row| &row.name), move |page| {
+        for row in rows {
+            let what = match (row.gone, tried) {
                 (true, false) => page.ink(Ink::Good, "removed"),
                 (true, true) => page.ink(Ink::Busy, "would remove"),
-                (false, _) => page.ink(Ink::Faint, "kept   "),
+                (false, _) => page.faint("kept   "),
             };
-            let line = format!("{what} {}  {}", clean(&row.name), clean(&row.why));
-            page.line(line);
-            if let Some(help) = &row.help {
-                page.line(format!("        {}", clean(help)));
-            }
+            page.row([format!("{what} {}", clean(&row.name)), Page::words(clean(&row.why))]);
+            page.detail("        ", row.help.as_ref());
             if let Some(branch) = &row.deleted_branch {
-                let verb = if self.tried { "would delete" } else { "deleted" };
+                let verb = if tried { "would delete" } else { "deleted" };
                 page.line(format!("        {verb} branch {}, whose work has landed", clean(branch)));
             }
-            if let Some(kept) = &row.kept {
-                page.line(format!("        {}", clean(kept)));
-            }
+            page.detail("        ", row.kept.as_ref());
             if let Some(rescue) = &row.rescue {
                 page.line(format!("        saved as {rescue}: toft ws restore {}", clean(&row.name)));
             }
-            if let Some(holds) = &row.holds {
-                page.line(format!("        contains {}", clean(holds)));
-            }
+            page.detail("        contains ", row.holds.as_ref());
             if !row.left.is_empty() && row.gone {
-                let verb = if self.tried { "would not save" } else { "not saved:" };
+                let verb = if tried { "would not save" } else { "not saved:" };
                 page.line(format!("        {verb} {}", short(&Left::summary(&row.left), 400)));
             }
         }
-        if self.rows.is_empty() {
+        if rows.is_empty() {
             page.line("No workspaces.");
         }
-    }
+    })
 }
 
-pub(crate) struct Rescued {
-    pub(crate) workspace: Workspace,
-    pub(crate) rescued: RescueMade,
-    pub(crate) number: u32,
-}
-
-impl View for Rescued {
-    fn kind(&self) -> &'static str {
-        "rescue"
-    }
-
-    fn json(&self) -> Value {
-        let Workspace { name, id, .. } = &self.workspace;
-        let RescueMade { commit, holds, left, .. } = &self.rescued;
-        json!({ "workspace": name, "id": id, "commit": commit, "number": self.number, "holds": holds, "left": left })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        vec![self.rescued.commit.clone()]
-    }
-
-    fn text(&self, page: &mut Page) {
-        let name = clean(&self.workspace.name);
-        page.line(format!("Saved everything in {name} as {}", self.rescued.commit));
-        if !self.rescued.holds.is_empty() {
-            page.line(format!("  contains {}", clean(&self.rescued.holds)));
+pub(crate) fn view_rescue<'a>(workspace: &'a Workspace, rescued: &'a RescueMade, number: u32) -> CommandView<'a> {
+    let Workspace { name, id, .. } = workspace;
+    let RescueMade { commit, holds, left, .. } = rescued;
+    let data = json!({ "workspace": name, "id": id, "commit": commit, "number": number, "holds": holds, "left": left });
+    CommandView::new("rescue", data, [commit], move |page| {
+        let name = clean(name);
+        page.line(format!("Saved everything in {name} as {commit}"));
+        page.detail("  contains ", Some(holds).filter(|holds| !holds.is_empty()));
+        if !left.is_empty() {
+            page.line(format!("  without {}", short(&Left::summary(left), 400)));
         }
-        if !self.rescued.left.is_empty() {
-            page.line(format!("  without {}", short(&Left::summary(&self.rescued.left), 400)));
-        }
-        page.line(format!("  toft ws restore {name} --at {} --name OTHER restores it beside this one", self.number));
-    }
+        page.line(format!("  toft ws restore {name} --at {number} --name OTHER restores it beside this one"));
+    })
 }
 
 fn rescue_json(rescue: &Rescue) -> Value {
@@ -470,56 +291,38 @@ fn rescue_json(rescue: &Rescue) -> Value {
     json!({ "number": number, "commit": commit, "made": made, "bytes": bytes, "holds": holds, "left": left })
 }
 
-pub(crate) struct RescuesListed {
-    pub(crate) rows: Vec<(Rescue, Option<Workspace>)>,
-    /// They are gone now.
-    pub(crate) deleted: bool,
-    pub(crate) now: Timestamp,
-}
-
-impl View for RescuesListed {
-    fn kind(&self) -> &'static str {
-        "rescues"
-    }
-
-    fn json(&self) -> Value {
-        let row = |(rescue, workspace): &(Rescue, Option<Workspace>)| {
-            let mut row = rescue_json(rescue);
-            row["id"] = rescue.workspace.as_str().into();
-            row["workspace"] = workspace.as_ref().map(|workspace| workspace.name.as_str()).into();
-            row["age_s"] = self.now.since(rescue.made).as_secs().into();
-            row["deleted"] = self.deleted.into();
-            row
-        };
-        self.rows.iter().map(row).collect()
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.rows.iter().map(|(rescue, _)| rescue.commit.clone()).collect()
-    }
-
-    fn text(&self, page: &mut Page) {
+pub(crate) fn view_rescues(rows: &[(Rescue, Option<Workspace>)], deleted: bool, now: Timestamp) -> CommandView<'_> {
+    let row = |(rescue, workspace): &(Rescue, Option<Workspace>)| {
+        let mut row = rescue_json(rescue);
+        row["id"] = rescue.workspace.as_str().into();
+        row["workspace"] = workspace.as_ref().map(|workspace| workspace.name.as_str()).into();
+        row["age_s"] = now.since(rescue.made).as_secs().into();
+        row["deleted"] = deleted.into();
+        row
+    };
+    let data: Vec<Value> = rows.iter().map(row).collect();
+    CommandView::new("rescues", data, rows.iter().map(|(rescue, _)| &rescue.commit), move |page| {
         let same_name = |name: &str, id: &str| {
-            let others = self.rows.iter().filter(|(rescue, _)| rescue.workspace != id);
+            let others = rows.iter().filter(|(rescue, _)| rescue.workspace != id);
             others.into_iter().any(|(_, other)| other.as_ref().is_some_and(|other| other.name == name))
         };
-        for (rescue, workspace) in &self.rows {
+        for (rescue, workspace) in rows {
             // A name that another workspace had, too, names neither.
             let own_name = workspace.as_ref().map(|workspace| &workspace.name);
             let name = own_name.filter(|name| !same_name(name, &rescue.workspace)).unwrap_or(&rescue.workspace);
-            let name = page.ink(Ink::Id, &clean(name));
-            let done = if self.deleted { "deleted  " } else { "" };
-            let (age, bytes) = (toft::time::ago(self.now.since(rescue.made)), size(rescue.bytes));
-            page.line(format!("{done}{name} --at {}  {age}  {bytes}  {}", rescue.number, clean(&rescue.holds)));
+            let name = format!("{} --at {}", page.id(name), rescue.number);
+            let done = if deleted { "deleted".to_owned() } else { String::new() };
+            let (age, bytes) = (toft::time::ago(now.since(rescue.made)), size(rescue.bytes));
+            page.row([done, name, age, bytes, Page::words(clean(&rescue.holds))]);
             if !rescue.left.is_empty() {
                 page.line(format!("        without {}", short(&rescue.left, 200)));
             }
         }
-        let bytes = self.rows.iter().map(|(rescue, _)| rescue.bytes).sum();
-        match self.rows.len() {
+        let bytes = rows.iter().map(|(rescue, _)| rescue.bytes).sum();
+        match rows.len() {
             0 => page.line("No rescues."),
             1 => {}
             count => page.line(format!("{count} rescues, {} before compression", size(bytes))),
         }
-    }
+    })
 }
