@@ -265,9 +265,13 @@ impl From<Error> for Failure {
                 Self::new(CONFLICT, "lease_lost", message, "toft show ID shows who holds it now")
             }
             Error::RunnerStopped => Self::new(FAILED, "stopped", message, ""),
-            Error::NoSandbox => {
-                Self::new(NOT_ALLOWED, "no_sandbox", message, "install bubblewrap, or run without --sandbox")
-            }
+            Error::NoSandbox => Self::new(
+                NOT_ALLOWED,
+                "no_sandbox",
+                message,
+                "install bubblewrap, or use --in podman; --sandbox=landlock is a guard, no boundary",
+            ),
+            Error::NoLandlock => Self::new(NOT_ALLOWED, "no_sandbox", message, "install bubblewrap and use --sandbox"),
             Error::Sandbox { .. } => Self::new(FAILED, "sandbox", message, "toft doctor"),
             Error::Io { cause, .. } => match Fault::of(&cause) {
                 Some(fault) => blocked(fault, message),

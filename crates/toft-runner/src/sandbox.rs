@@ -1,8 +1,8 @@
 //! The sandbox of a command: what it may write, what it may read, and which hosts it may reach. It reports exactly what
 //! it prevents.
 //!
-//! bubblewrap is used if it is installed and works, Landlock otherwise; with neither, a requested sandbox is refused. toft
-//! in a sandbox calls toft outside (`socket.rs`), so neither the store nor ledgers can be written inside.
+//! bubblewrap makes it; where it does not work, a requested sandbox is refused. Landlock is used only where it is asked for: a
+//! guard against mistakes, and no boundary. toft in a sandbox calls toft outside (`socket.rs`), so neither the store nor ledgers can be written inside.
 
 use std::{
     collections::BTreeMap,
@@ -51,13 +51,15 @@ pub struct Sandbox {
     pub writable: Vec<PathBuf>,
     /// Files below those paths that it may not write, with bubblewrap.
     pub fixed: Vec<PathBuf>,
-    /// Directories and files that it cannot read. Landlock hides them only in a strict sandbox.
+    /// Directories and files that it cannot read, with bubblewrap.
     pub hidden: Vec<PathBuf>,
     /// It cannot read the users' homes.
     pub strict: bool,
     /// Paths in homes that it can read nevertheless.
     pub readable: Vec<PathBuf>,
     pub network: Network,
+    /// Landlock instead of bubblewrap: a guard, no boundary.
+    pub guard: bool,
 }
 
 /// How a path is seen inside.
@@ -106,7 +108,7 @@ impl Network {
 pub enum SandboxKind {
     /// bubblewrap: separate namespaces.
     Bubblewrap,
-    /// Landlock: rules in the kernel.
+    /// Landlock: rules in the kernel, which guard against mistakes.
     Landlock {
         /// It can block TCP.
         tcp: bool,
@@ -116,18 +118,19 @@ pub enum SandboxKind {
 impl Sandbox {
     /// The mechanism that is available here, or why there is none.
     pub fn kind(&self) -> Result<SandboxKind, Error> {
+        if self.guard {
+            return landlock().map(|tcp| SandboxKind::Landlock { tcp }).ok_or(Error::NoLandlock);
+        }
         // It takes longer to find out than to start a command, and does not change while a slot runs.
         static BUBBLEWRAP_WORKS: OnceLock<bool> = OnceLock::new();
         let works = |words: Vec<String>| {
             let words: Vec<&str> = words.iter().map(String::as_str).chain(["true"]).collect();
             process::succeeds(&words)
         };
-        if *BUBBLEWRAP_WORKS.get_or_init(|| bubblewrap().is_some_and(works)) {
-            return Ok(SandboxKind::Bubblewrap);
+        match *BUBBLEWRAP_WORKS.get_or_init(|| bubblewrap().is_some_and(works)) {
+            true => Ok(SandboxKind::Bubblewrap),
+            false => Err(Error::NoSandbox),
         }
-        // Landlock knows ports and no addresses.
-        let landlock = landlock().filter(|_| self.network.hosts().is_none());
-        landlock.map(|tcp| SandboxKind::Landlock { tcp }).ok_or(Error::NoSandbox)
     }
 
     /// What is seen differently from outside: a directory comes before what is in it.
@@ -192,7 +195,7 @@ impl Sandbox {
         };
         let by = match kind {
             SandboxKind::Bubblewrap => "bubblewrap",
-            SandboxKind::Landlock { .. } => "Landlock",
+            SandboxKind::Landlock { .. } => "Landlock, a guard and no boundary",
         };
         format!("{by}: writes only {}; {reads}; {network}", places.join(", "))
     }
@@ -231,15 +234,6 @@ impl Sandbox {
             SandboxKind::Landlock { .. } => {
                 let mut words = vec![text(toft), "sandboxed".to_owned(), "--landlock".to_owned()];
                 words.extend(self.writable.iter().flat_map(|path| ["--write".to_owned(), text(path)]));
-                if self.strict {
-                    let homes = homes();
-                    let everything: Vec<&Path> = self.hidden.iter().chain(&homes).map(PathBuf::as_path).collect();
-                    let hidden: Vec<&Path> = self.hidden.iter().map(PathBuf::as_path).collect();
-                    let mut read = beside(Path::new("/"), &everything);
-                    read.extend(self.readable.iter().flat_map(|path| beside(path, &hidden)));
-                    let read = read.iter().chain(&self.writable);
-                    words.extend(read.flat_map(|path| ["--read".to_owned(), text(path)]));
-                }
                 if self.network != Network::Open {
                     words.push("--offline".to_owned());
                 }
@@ -267,19 +261,6 @@ impl Sandbox {
         }
         Ok(sandbox.around(sandbox.kind()?, &program, dir, Vec::new()))
     }
-}
-
-/// Everything below `dir` that is not hidden and contains nothing hidden, in as few paths as possible.
-fn beside(dir: &Path, hidden: &[&Path]) -> Vec<PathBuf> {
-    if hidden.contains(&dir) {
-        return Vec::new();
-    }
-    if !hidden.iter().any(|path| path.starts_with(dir)) {
-        return vec![dir.to_owned()];
-    }
-    // What cannot be listed cannot be read either.
-    let below = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    below.flat_map(|path| beside(&path, hidden)).collect()
 }
 
 /// toft's own files: of this repository, of every other that this user has, and the user's.
@@ -342,8 +323,6 @@ pub(super) fn of_toft(session: &Session) -> Result<Vec<PathBuf>, Error> {
 pub struct LandlockRules {
     /// Paths that may be written.
     pub write: Vec<PathBuf>,
-    /// Paths that may be read; empty if all may.
-    pub read: Vec<PathBuf>,
     /// TCP is closed.
     pub offline: bool,
 }
@@ -357,10 +336,8 @@ pub fn enter(wanted: &LandlockRules) -> Result<(), Error> {
     };
     let abi = ABI::V5;
     let refused = |error: landlock::RulesetError| Error::Sandbox { cause: error.to_string() };
-    let read = (!wanted.read.is_empty()).then(|| AccessFs::from_read(abi));
-    let handled = read.map_or(AccessFs::from_write(abi), |read| read | AccessFs::from_write(abi));
-    let mut rules =
-        Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(handled).map_err(refused)?;
+    let rules = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+    let mut rules = rules.handle_access(AccessFs::from_write(abi)).map_err(refused)?;
     if wanted.offline {
         rules = rules.handle_access(AccessNet::from_all(abi)).map_err(refused)?;
     }
@@ -371,15 +348,14 @@ pub fn enter(wanted: &LandlockRules) -> Result<(), Error> {
     const DEVICES: [&str; 7] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm"];
     let write = AccessFs::from_write(abi) & !(AccessFs::MakeBlock | AccessFs::MakeChar);
     let written = wanted.write.iter().map(PathBuf::as_path).chain(DEVICES.map(Path::new));
-    let reads = wanted.read.iter().map(|path| (path.as_path(), AccessFs::from_read(abi)));
-    for (path, access) in written.map(|path| (path, write)).chain(reads) {
+    for path in written {
         // What is not there cannot be written to, and what appears later there may not.
         let Ok(below) = PathFd::new(path) else { continue };
-        let access = if path.is_dir() { access } else { AccessFs::from_file(abi) & access };
+        let access = if path.is_dir() { write } else { AccessFs::from_file(abi) & write };
         rules = rules.add_rule(PathBeneath::new(below, access)).map_err(refused)?;
     }
     match rules.restrict_self().map_err(refused)?.ruleset {
-        RulesetStatus::NotEnforced => Err(Error::NoSandbox),
+        RulesetStatus::NotEnforced => Err(Error::NoLandlock),
         RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
     }
 }
@@ -387,7 +363,7 @@ pub fn enter(wanted: &LandlockRules) -> Result<(), Error> {
 /// Applies the rules to this thread, permanently.
 #[cfg(not(target_os = "linux"))]
 pub fn enter(_wanted: &LandlockRules) -> Result<(), Error> {
-    Err(Error::NoSandbox)
+    Err(Error::NoLandlock)
 }
 
 /// Whether this kernel has Landlock, and whether it can block TCP.

@@ -541,6 +541,7 @@ fn passing(error: &Error) -> bool {
         | Error::LeaseLost { .. }
         | Error::RunnerStopped
         | Error::NoSandbox
+        | Error::NoLandlock
         | Error::Sandbox { .. } => false,
     }
 }

@@ -121,8 +121,11 @@ pub enum Error {
     #[error("the runner was told to stop")]
     RunnerStopped,
     /// A sandbox was requested, and this system has none.
-    #[error("there is no sandbox to be had here: bubblewrap does not work, and the kernel has no Landlock")]
+    #[error("no sandbox is available: bubblewrap (bwrap) is not installed or does not work here")]
     NoSandbox,
+    /// Landlock was requested, and this kernel has none.
+    #[error("this kernel has no Landlock")]
+    NoLandlock,
     /// A sandbox could not be entered.
     #[error("the sandbox could not be entered: {cause}")]
     Sandbox { cause: String },

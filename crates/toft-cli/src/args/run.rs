@@ -77,7 +77,8 @@ pub(crate) struct Run {
     /// Commit or branch to start from [default: the main checkout's HEAD]
     #[arg(long, value_name = "REV")]
     pub(crate) base: Option<String>,
-    /// Restrict where the agent can write; offline also blocks the network, strict also hides homes (the network stays open)
+    /// Restrict where the agent can write; offline also blocks the network, strict also hides homes (the network stays open);
+    /// landlock is a guard against mistakes, no boundary
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "files")]
     pub(crate) sandbox: Option<SandboxMode>,
     /// With --sandbox or --in: additional path that the agent may write to; repeatable
@@ -137,6 +138,8 @@ pub(crate) enum SandboxMode {
     Offline,
     /// The same as files, and homes are hidden; add --offline or --allow-host for the network.
     Strict,
+    /// A guard instead, no boundary: the kernel's rules against writing elsewhere.
+    Landlock,
 }
 
 /// Internal: runs a command in a sandbox.
@@ -148,9 +151,6 @@ pub(crate) struct Sandboxed {
     /// Path that the agent may write to; repeatable
     #[arg(long, value_name = "PATH", requires = "landlock")]
     pub(crate) write: Vec<PathBuf>,
-    /// Path that the agent may read, and no other; repeatable
-    #[arg(long, value_name = "PATH", requires = "landlock")]
-    pub(crate) read: Vec<PathBuf>,
     /// Block TCP
     #[arg(long, requires = "landlock")]
     pub(crate) offline: bool,

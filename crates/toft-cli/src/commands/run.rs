@@ -238,6 +238,12 @@ fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
             "use a name such as api.example.org, an address, or *.example.org, without scheme and port",
         ));
     }
+    if args.sandbox == Some(SandboxMode::Landlock) && (!args.allow_host.is_empty() || !args.allow_read.is_empty()) {
+        return Err(Failure::invalid(
+            "--sandbox=landlock knows no hosts, and hides nothing",
+            "leave --allow-host and --allow-read out, or use --sandbox, which needs bubblewrap",
+        ));
+    }
     let offline = args.offline || args.sandbox == Some(SandboxMode::Offline);
     let network = match (args.allow_host.is_empty(), offline) {
         (false, _) => Network::Hosts(args.allow_host.clone()),
@@ -253,9 +259,9 @@ fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
     };
     let allowed_reads = found("--allow-read", &args.allow_read)?;
     let sandbox = args.sandbox.map(|kind| {
-        let strict = kind == SandboxMode::Strict;
+        let (strict, guard) = (kind == SandboxMode::Strict, kind == SandboxMode::Landlock);
         let readable = allowed_reads.into_iter().chain(needed_by(&command)).collect();
-        Sandbox { writable, readable, strict, network, ..Sandbox::default() }
+        Sandbox { writable, readable, strict, network, guard, ..Sandbox::default() }
     });
     Ok(Rules {
         // A plain command is nobody's account.
@@ -540,8 +546,7 @@ pub(super) fn sandboxed(args: &Sandboxed) -> Done {
         });
     }
     if args.landlock {
-        let (write, read, offline) = (args.write.clone(), args.read.clone(), args.offline);
-        enter_landlock(&LandlockRules { write, read, offline })?;
+        enter_landlock(&LandlockRules { write: args.write.clone(), offline: args.offline })?;
         return Err(toft::runner::become_command(&args.command).into());
     }
     let mut heard = self::signals()?;
