@@ -69,6 +69,15 @@ pub fn data(home: &Home, repo: &Path, words: &[&str]) -> Value {
     home.toft(repo, &[words, &["--json"]].concat()).data()
 }
 
+/// A running workflow of these tasks: its id, and theirs.
+pub fn start_flow(home: &Home, repo: &Path, tasks: &[&str], more: &[&str]) -> (String, Vec<String>) {
+    let mut words = vec!["flow", "new", "Ship it"];
+    tasks.iter().for_each(|task| words.extend(["--task", task]));
+    let made = data(home, repo, &[&words, more].concat());
+    let id = |row: &Value| row["id"].as_str().unwrap().to_owned();
+    (id(&made["workflow"]), made["tasks"].as_array().unwrap().iter().map(id).collect())
+}
+
 /// A home with `toft` on its path, and a repository with these issues.
 pub fn started(titles: &[&str]) -> (Home, PathBuf) {
     started_in(Home::new(), titles)

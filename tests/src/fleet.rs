@@ -95,10 +95,14 @@ impl Wire {
         Self::connect(server.url.trim_start_matches("http://"), None).unwrap()
     }
 
-    /// Connects, and waits for each answer for this long.
+    /// Connects, and waits for this long for a connection and for each answer.
     pub fn connect(address: &str, patience: Option<Duration>) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
+        let stream = match patience {
+            Some(patience) => TcpStream::connect_timeout(&address.parse().map_err(io::Error::other)?, patience)?,
+            None => TcpStream::connect(address)?,
+        };
         stream.set_read_timeout(patience)?;
+        stream.set_write_timeout(patience)?;
         Ok(Self { stream: BufReader::new(stream) })
     }
 

@@ -27,10 +27,11 @@ const PLANNED: usize = 200;
 /// Numbers the operations of this process.
 static OPERATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// A client that asks again, with the same operation id, when its connection breaks, its patience ends, or the server
-/// answers 503.
+/// A client that asks again, with the same operation id and the next server, when its connection breaks, its patience
+/// ends, or the server answers 503.
 pub struct RetryingClient {
-    address: String,
+    addresses: Vec<String>,
+    current: usize,
     token: String,
     patience: Duration,
     wire: Option<Wire>,
@@ -62,8 +63,13 @@ impl RetryingClient {
     /// A client that waits for an answer for as long as its patience lasts, and then asks again on another connection,
     /// although the server may still be at work on the first.
     pub fn new(server: &FleetServer, token: &str, patience: Duration) -> Self {
-        let address = server.url.trim_start_matches("http://").to_owned();
-        Self { address, token: token.to_owned(), patience, wire: None, retries: Retries::default() }
+        Self::between(vec![server.url.trim_start_matches("http://").to_owned()], token, patience)
+    }
+
+    /// A client of several servers, which uses one of them until it does not answer.
+    pub fn between(addresses: Vec<String>, token: &str, patience: Duration) -> Self {
+        let (token, retries) = (token.to_owned(), Retries::default());
+        Self { addresses, current: 0, token, patience, wire: None, retries }
     }
 
     /// Sends a verb until it is answered.
@@ -81,6 +87,7 @@ impl RetryingClient {
                 Ok((status, said)) => return Answer { status, said, asked, told: Instant::now() },
                 Err(error) => {
                     self.wire = None;
+                    self.current += 1;
                     match error.kind() {
                         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => self.retries.timed_out += 1,
                         _ => self.retries.broken += 1,
@@ -94,7 +101,8 @@ impl RetryingClient {
 
     fn send(&mut self, path: &str, body: &str) -> std::io::Result<(u16, Value)> {
         if self.wire.is_none() {
-            self.wire = Some(Wire::connect(&self.address, Some(self.patience))?);
+            let address = &self.addresses[self.current % self.addresses.len()];
+            self.wire = Some(Wire::connect(address, Some(self.patience))?);
         }
         let wire = self.wire.as_mut().expect("it was connected just now");
         wire.try_send("POST", path, &self.token, body)
@@ -194,14 +202,19 @@ impl Work {
 /// Lets workers claim and finish while `trouble` is made. Each takes up a task that another has released now and then,
 /// and every second one is impatient: it asks again while the server is still at work on its first attempt.
 pub fn work_through(server: &FleetServer, token: &str, workers: usize, trouble: impl FnOnce()) -> Work {
+    let patience = |number: usize| Duration::from_secs(if number.is_multiple_of(2) { 2 } else { 120 });
+    let clients = (0..workers).map(|number| RetryingClient::new(server, token, patience(number))).collect();
+    work_from(clients, |_| (), trouble)
+}
+
+/// Lets these clients claim and finish while `trouble` is made; the thread of each enters its place first.
+pub fn work_from(mut clients: Vec<RetryingClient>, enter: impl Fn(usize) + Sync, trouble: impl FnOnce()) -> Work {
     let (all, over) = (Mutex::new(Work::default()), AtomicBool::new(false));
-    plan(&mut RetryingClient::new(server, token, Duration::from_secs(60)), "planner");
     thread::scope(|scope| {
-        for number in 0..workers {
-            let (all, over) = (&all, &over);
-            let patience = Duration::from_secs(if number % 2 == 0 { 2 } else { 120 });
-            let mut client = RetryingClient::new(server, token, patience);
+        for (number, mut client) in clients.drain(..).enumerate() {
+            let (all, over, enter) = (&all, &over, &enter);
             scope.spawn(move || {
+                enter(number);
                 let (mut work, agent) = (Work::default(), format!("worker-{number}"));
                 while !over.load(Ordering::SeqCst) {
                     claim_and_end(&mut client, &agent, &mut work);

@@ -7,11 +7,7 @@ pub mod containers;
 #[cfg(target_os = "linux")]
 pub mod far_faults;
 #[cfg(target_os = "linux")]
-pub mod far_history;
-#[cfg(target_os = "linux")]
 pub mod far_network;
-#[cfg(target_os = "linux")]
-pub mod far_work;
 pub mod fleet;
 pub mod fleet_machine;
 pub mod fleet_work;
@@ -21,7 +17,6 @@ pub mod issues;
 pub mod kept;
 pub mod lab;
 pub mod lease_model;
-pub mod linear;
 pub mod models;
 pub mod network;
 #[cfg(unix)]
@@ -40,6 +35,36 @@ pub mod workspaces;
 #[cfg(unix)]
 pub mod yard;
 
+/// What almost every story uses.
+#[cfg(unix)]
+pub mod prelude {
+    pub use std::{
+        collections::{BTreeMap, BTreeSet},
+        fs,
+        io::{BufRead as _, BufReader, Read as _, Write as _},
+        os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+        path::{Path, PathBuf},
+        process::{Child, Command, Stdio},
+        thread,
+        time::{Duration, Instant},
+    };
+
+    pub use serde_json::{Value, json};
+    pub use toft_cluster::Cluster;
+
+    pub use crate::{
+        ChildGuard, FleetMachine, FleetServer, FleetTeam, Home, Said, Wire,
+        agents::{self, data, issue, start_flow, started},
+        has_postgresql,
+        issues::{add, ledger, listed},
+        new_store_on,
+        share::{Vcs, cloned, project_with, synced, users},
+        sized, snapshot, story_server, toft_bin, tokens, tool_dir, until,
+        workspaces::{Dice, Unmount, chmod, commit_all, may_mount, whole},
+        yard::Yard,
+    };
+}
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -48,7 +73,7 @@ use std::{
 };
 
 pub use fleet::{FleetServer, Wire};
-pub use fleet_machine::FleetMachine;
+pub use fleet_machine::{FleetMachine, FleetTeam};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -85,6 +110,33 @@ pub fn sized(ci: usize, long: usize) -> usize {
 /// `TOFT_STORY_SERVER` set to a PostgreSQL, each behind a `toft serve` of its own.
 pub fn story_server() -> Option<String> {
     std::env::var("TOFT_STORY_SERVER").ok()
+}
+
+/// Whether PostgreSQL is installed; it must be where nothing is skipped.
+pub fn has_postgresql() -> bool {
+    let available = toft_cluster::available();
+    assert!(available || std::env::var_os("TOFT_TEST_ALL").is_none(), "PostgreSQL is not installed");
+    available
+}
+
+/// Waits until something holds, for so many seconds.
+pub fn until(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed().as_secs() < seconds, "not within {seconds} s: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// A process that ends with its story.
+pub struct ChildGuard(pub std::process::Child);
+
+impl Drop for ChildGuard {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A URL for a store of its own on a server.
@@ -231,6 +283,25 @@ impl Home {
         self.toft_with(dir, &[], args)
     }
 
+    /// An empty home, and what is made in it.
+    pub fn with<T>(make: impl FnOnce(&Self) -> T) -> (Self, T) {
+        let home = Self::new();
+        let made = make(&home);
+        (home, made)
+    }
+
+    /// Writes the user's own configuration.
+    pub fn configure(&self, text: impl AsRef<str>) {
+        let dir = self.path().join("home/.config/toft");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("config.toml"), text.as_ref()).unwrap();
+    }
+
+    /// An empty home, and in it a git repository with one commit and a store.
+    pub fn with_repository(name: &str) -> (Self, PathBuf) {
+        Self::with(|home| home.repo(name))
+    }
+
     /// A git repository with one commit and a store.
     pub fn repo(&self, name: &str) -> PathBuf {
         let dir = self.git(name);
@@ -282,6 +353,23 @@ impl Said {
     pub fn fails(self, code: i32) -> String {
         assert_eq!(self.code, code, "{self:?}");
         self.err
+    }
+
+    /// It must have succeeded and say this.
+    pub fn says(self, text: impl AsRef<str>) {
+        self.says_all(&[text.as_ref()]);
+    }
+
+    /// It must have succeeded and say all of this.
+    pub fn says_all(self, texts: &[&str]) {
+        assert_eq!(self.code, 0, "{self:?}");
+        texts.iter().for_each(|text| assert!(self.out.contains(text), "no `{text}`: {self:?}"));
+    }
+
+    /// It must have failed with this code and say this.
+    pub fn refuses(self, code: i32, text: impl AsRef<str>) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert!(self.err.contains(text.as_ref()), "no `{}`: {self:?}", text.as_ref());
     }
 
     /// The data of its JSON.

@@ -92,6 +92,13 @@ impl Yard {
         add(&self.home, &self.repo, &[title])
     }
 
+    /// An issue that an agent has finished.
+    pub fn finish(&self, title: &str, script: &str, again: &str) -> String {
+        let id = self.issue(title, script, again);
+        self.run(&[]);
+        id
+    }
+
     /// The script that every agent runs.
     pub fn agent(&self) -> String {
         let agent = self.home.path().join("home/agent.sh");
@@ -111,6 +118,13 @@ impl Yard {
     /// Lands what is finished, as JSON.
     pub fn land(&self) -> Value {
         self.home.toft(&self.repo, &["land", "--json"]).data()
+    }
+
+    /// Lands what is finished, after which an issue is closed.
+    pub fn land_and_close(&self, id: &str) -> Value {
+        let landed = self.land();
+        assert_eq!(self.status(id), "closed", "{landed}");
+        landed
     }
 
     /// The status of an issue.

@@ -1,19 +1,9 @@
 //! One broken workspace is one bad row: `status`, `ws list` and `ws gc` say what is wrong with it and what helps, and
 //! everything else works as ever.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::os::unix::fs::symlink;
 
-use serde_json::Value;
-use toft_stories::{
-    Home,
-    workspaces::{Unmount, chmod, may_mount},
-};
+use toft_stories::prelude::*;
 
 /// Commands that delete; none of them is ever advice.
 const DESTRUCTIVE: [&str; 7] = ["rm ", "ws rm", "ws gc", "--force", "prune", "reset", "clean"];
@@ -22,8 +12,7 @@ const DESTRUCTIVE: [&str; 7] = ["rm ", "ws rm", "ws gc", "--force", "prune", "re
 fn three(home: &Home) -> (PathBuf, Vec<PathBuf>) {
     let repo = home.repo("repo");
     fs::write(repo.join("a.txt"), "one\n").unwrap();
-    home.run(&repo, "git", &["add", "-A"]);
-    home.run(&repo, "git", &["commit", "-qm", "files"]);
+    commit_all(home, &repo, "files");
     let mut paths = Vec::new();
     for agent in ["ann", "bob", "cid"] {
         home.toft(&repo, &["add", &format!("work of {agent}")]).ok();
@@ -65,8 +54,7 @@ fn one_bad_row(home: &Home, repo: &Path, paths: &[PathBuf], broken: &Path, what:
 
 #[test]
 fn a_workspace_without_its_link_is_one_bad_row_and_the_advice_mends_it() {
-    let home = Home::new();
-    let (repo, paths) = three(&home);
+    let (home, (repo, paths)) = Home::with(three);
     fs::write(paths[1].join("b.txt"), "work\n").unwrap();
     fs::remove_file(paths[1].join(".git")).unwrap();
     let help = one_bad_row(&home, &repo, &paths, &paths[1], "its .git file is gone");
@@ -77,8 +65,7 @@ fn a_workspace_without_its_link_is_one_bad_row_and_the_advice_mends_it() {
 
 #[test]
 fn a_workspace_that_git_has_no_record_of_is_one_bad_row() {
-    let home = Home::new();
-    let (repo, paths) = three(&home);
+    let (home, (repo, paths)) = Home::with(three);
     let name = paths[0].file_name().unwrap();
     fs::remove_dir_all(repo.join(".git/worktrees").join(name)).unwrap();
     one_bad_row(&home, &repo, &paths, &paths[0], "git's record of it");
@@ -88,8 +75,7 @@ fn a_workspace_that_git_has_no_record_of_is_one_bad_row() {
 
 #[test]
 fn a_pipe_where_git_has_a_file_is_one_bad_row_and_nothing_waits_for_it() {
-    let home = Home::new();
-    let (repo, paths) = three(&home);
+    let (home, (repo, paths)) = Home::with(three);
     let entry = repo.join(".git/worktrees").join(paths[1].file_name().unwrap());
     for file in ["HEAD", "commondir", "gitdir", "index"] {
         let (file, away) = (entry.join(file), entry.join("away"));
@@ -110,8 +96,7 @@ fn a_pipe_where_git_has_a_file_is_one_bad_row_and_nothing_waits_for_it() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_pipe_deep_in_a_workspace_is_one_bad_row_within_seconds() {
-    let home = Home::new();
-    let (repo, paths) = three(&home);
+    let (home, (repo, paths)) = Home::with(three);
     fs::create_dir(paths[1].join("src")).unwrap();
     let pipe = paths[1].join("src/.gitignore");
     home.run(&repo, "mkfifo", &[pipe.to_str().unwrap()]);
@@ -129,8 +114,7 @@ fn a_pipe_deep_in_a_workspace_is_one_bad_row_within_seconds() {
 
 #[test]
 fn a_workspace_whose_link_names_another_repository_is_one_bad_row() {
-    let home = Home::new();
-    let (repo, paths) = three(&home);
+    let (home, (repo, paths)) = Home::with(three);
     let other = home.git("other");
     fs::write(paths[2].join(".git"), format!("gitdir: {}/.git\n", other.display())).unwrap();
     let help = one_bad_row(&home, &repo, &paths, &paths[2], "names another repository");
@@ -144,8 +128,7 @@ fn a_workspace_whose_link_names_another_repository_is_one_bad_row() {
 
 #[test]
 fn a_directory_that_is_gone_moved_or_replaced_is_one_bad_row() {
-    let home = Home::new();
-    let (repo, paths) = three(&home);
+    let (home, (repo, paths)) = Home::with(three);
     let aside = paths[0].with_extension("moved");
     fs::rename(&paths[0], &aside).unwrap();
     let help = one_bad_row(&home, &repo, &paths, &paths[0], "its directory is gone");
@@ -165,8 +148,7 @@ fn a_directory_that_is_gone_moved_or_replaced_is_one_bad_row() {
 
 #[test]
 fn a_directory_that_cannot_be_read_is_one_bad_row() {
-    let home = Home::new();
-    let (repo, paths) = three(&home);
+    let (home, (repo, paths)) = Home::with(three);
     chmod(&paths[1], 0o000);
     if fs::read_dir(&paths[1]).is_ok() {
         // Root reads everything: nothing is broken for root.
@@ -184,9 +166,8 @@ fn a_mount_that_does_not_answer_is_one_bad_row() {
     if !may_mount() || Command::new("fusermount3").arg("-V").output().is_err() {
         return;
     }
-    let home = Home::new();
+    let (home, (repo, paths)) = Home::with(three);
     let _unmount = Unmount(&home);
-    let (repo, paths) = three(&home);
     // A FUSE mount whose server is gone fails every look with ENOTCONN.
     let at = paths[2].clone();
     let kept = at.with_extension("kept");
@@ -236,8 +217,7 @@ fn a_row_of_the_store_that_cannot_be_read_is_one_bad_row_and_is_never_written_ov
 
 #[test]
 fn whatever_an_agent_does_to_its_workspace_the_others_are_seen() {
-    let home = Home::new();
-    let (repo, paths) = three(&home);
+    let (home, (repo, paths)) = Home::with(three);
     let ruin = [
         "rm -rf .git; echo x > y; git add -A; git commit -qm wrong",
         "rm -rf \"$PWD\"",

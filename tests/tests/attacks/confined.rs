@@ -2,23 +2,12 @@
 
 #![cfg(target_os = "linux")]
 
-use std::{
-    fs,
-    io::{Read as _, Write as _},
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::net::TcpListener;
 
-use toft_stories::{
-    Home,
-    agents::{self, data, issue, started, started_in},
-    issues::add,
-    lab::{Lab, work},
-    models::Model,
-};
+use toft_stories::agents::started_in;
+use toft_stories::lab::{Lab, work};
+use toft_stories::models::Model;
+use toft_stories::prelude::*;
 
 /// The sandbox, and the guard that is asked for by its name.
 const KINDS: [&str; 2] = ["bubblewrap", "Landlock"];
@@ -160,7 +149,9 @@ X
     );
     let args = ["run", "--once", "--sandbox", "--", "bash", "-c", &script];
     let mut runner = agents::start(&home, &repo, &args[1..]);
-    until("it is there", || home.run(home.path(), "sh", &["-c", "find . -name ready 2>/dev/null"]).contains("ready"));
+    until(40, "it is there", || {
+        home.run(home.path(), "sh", &["-c", "find . -name ready 2>/dev/null"]).contains("ready")
+    });
     let id = issue(&home, &repo)["id"].as_str().unwrap().to_owned();
     let log = home.toft(&repo, &["show", &id, "--log", "--raw"]).ok();
     assert!(log.contains("kept out of") && log.matches("connected to").count() == 1, "{log}");
@@ -425,14 +416,6 @@ fn containers(home: &Home) -> usize {
     home.run(home.path(), "podman", &["ps", "-q"]).lines().count()
 }
 
-fn until(what: &str, done: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < Duration::from_secs(40), "{what}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
 #[ignore = "wide: containers"]
 fn a_container_ends_with_its_attempt() {
@@ -451,7 +434,7 @@ fn a_container_ends_with_its_attempt() {
         || !home.run(home.path(), "sh", &["-c", "find . -name alive -newermt '-2 seconds' 2>/dev/null"]).is_empty();
     // Everything that toft started is killed at once.
     let mut runner = start().unwrap();
-    until("it works", || containers(&home) == 1 && alive());
+    until(40, "it works", || containers(&home) == 1 && alive());
     let own = agents::left_over(&home)
         .into_iter()
         .filter(|line| line.contains("toft run --once") && !line.contains("podman run"));
@@ -459,14 +442,14 @@ fn a_container_ends_with_its_attempt() {
     assert!(own.len() >= 3, "supervisor, runner and slot: {own:?}");
     Command::new("kill").arg("-9").args(&own).status().unwrap();
     let _ = runner.wait();
-    until("the container is gone", || containers(&home) == 0);
-    until("the task is free", || !home.toft(&repo, &["ready", "-q"]).out.trim().is_empty());
+    until(40, "the container is gone", || containers(&home) == 0);
+    until(40, "the task is free", || !home.toft(&repo, &["ready", "-q"]).out.trim().is_empty());
     // A person stops it.
     let mut runner = start().unwrap();
-    until("it works again", || containers(&home) == 1 && alive());
+    until(40, "it works again", || containers(&home) == 1 && alive());
     let id = issue(&home, &repo)["id"].as_str().unwrap().to_owned();
     home.toft(&repo, &["stop", &id]).ok();
-    until("the container is gone again", || containers(&home) == 0);
+    until(40, "the container is gone again", || containers(&home) == 0);
     runner.wait().unwrap();
 }
 
@@ -485,8 +468,7 @@ fn a_command_of_ones_own_is_a_container_too() {
         (&["run", "--in", "no-such-program", "--", "true"], "was not found"),
         (&["run", "--allow-host", "x", "--", "true"], "--allow-host"),
     ] {
-        let said = home.toft(&repo, args).fails(2);
-        assert!(said.contains(why), "{said}");
+        home.toft(&repo, args).refuses(2, why);
     }
 }
 

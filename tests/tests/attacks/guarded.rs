@@ -2,32 +2,18 @@
 
 #![cfg(unix)]
 
-use std::{
-    ffi::OsStr,
-    fs,
-    os::unix::{
-        ffi::OsStrExt as _,
-        fs::{MetadataExt as _, PermissionsExt as _},
-    },
-    path::Path,
-};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 
-use serde_json::Value;
-use toft_stories::{
-    Home,
-    issues::add,
-    project::{Project, planning},
-    share::users,
-    snapshot,
-};
+use toft_stories::prelude::*;
+use toft_stories::project::{Project, planning};
 
 #[test]
 fn init_as_a_contributor_guards_every_push() {
     let home = Home::new();
     let hook = |repo: &Path| repo.join(".git/hooks/pre-push");
     let plain = home.git("plain");
-    let said = home.toft(&plain, &["init", "--contributor"]).ok();
-    assert!(said.contains("checks every push"), "{said}");
+    home.toft(&plain, &["init", "--contributor"]).says("checks every push");
     let text = fs::read_to_string(hook(&plain)).unwrap();
     assert!(text.contains("toft guard") && fs::metadata(hook(&plain)).unwrap().mode() & 0o111 != 0);
     home.toft(&plain, &["init", "--contributor"]).ok();
@@ -43,27 +29,23 @@ fn init_as_a_contributor_guards_every_push() {
     let own = home.git("own");
     fs::create_dir_all(own.join(".git/hooks")).unwrap();
     fs::write(hook(&own), "#!/bin/sh\nexit 0\n").unwrap();
-    let said = home.toft(&own, &["init", "--contributor"]).ok();
-    assert!(said.contains("is yours and was not changed") && said.contains("toft setup guard"), "{said}");
+    home.toft(&own, &["init", "--contributor"]).says_all(&["is yours and was not changed", "toft setup guard"]);
     assert_eq!(fs::read_to_string(hook(&own)).unwrap(), "#!/bin/sh\nexit 0\n");
 
     let elsewhere = home.git("elsewhere");
     home.run(&elsewhere, "git", &["config", "core.hooksPath", ".githooks"]);
     let before = users(&elsewhere);
-    let said = home.toft(&elsewhere, &["init", "--contributor"]).ok();
-    assert!(said.contains("core.hooksPath"), "{said}");
+    home.toft(&elsewhere, &["init", "--contributor"]).says("core.hooksPath");
     assert_eq!(users(&elsewhere), before, "hooks in the tree are the project's");
 
     let jj = home.path().join("jj");
     fs::create_dir(&jj).unwrap();
     home.run(&jj, "jj", &["git", "init", "--colocate"]);
-    let said = home.toft(&jj, &["init", "--contributor"]).ok();
-    assert!(said.contains("jj does not run git hooks") && said.contains("toft doctor --outgoing"), "{said}");
+    home.toft(&jj, &["init", "--contributor"]).says_all(&["jj does not run git hooks", "toft doctor --outgoing"]);
     let hg = home.path().join("hg");
     fs::create_dir(&hg).unwrap();
     home.run(&hg, "hg", &["init"]);
-    let said = home.toft(&hg, &["init", "--contributor"]).ok();
-    assert!(said.contains("hg does not run git hooks") && said.contains("toft doctor --outgoing"), "{said}");
+    home.toft(&hg, &["init", "--contributor"]).says_all(&["hg does not run git hooks", "toft doctor --outgoing"]);
 }
 
 /// Script 40. Retyped titles and texts, and encoded ones, are documented as not recognised.
@@ -174,8 +156,7 @@ fn the_guard_withstands_what_was_tried_against_it() {
 /// Seed 003: nobody else on the machine reads private plans.
 #[test]
 fn private_plans_are_readable_by_their_owner_only() {
-    let home = Home::new();
-    let project = home.git("project");
+    let (home, project) = Home::with(|home| home.git("project"));
     let own = home.path().join("plans");
     fs::create_dir(&own).unwrap();
     fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();

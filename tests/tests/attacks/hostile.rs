@@ -1,18 +1,7 @@
 //! Repositories of strangers, made hostile in many ways: toft works in them, and executes nothing of theirs.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
-
-use toft_stories::{
-    Home,
-    issues::add,
-    sized,
-    traps::{Trap, programs, project},
-    workspaces::Dice,
-};
+use toft_stories::prelude::*;
+use toft_stories::traps::{Trap, programs, project};
 
 /// Settings by which git, or a program that it starts, starts another: `@` stands for the trap.
 const SETTINGS: [(&str, &str); 50] = [
@@ -141,8 +130,7 @@ fn hostile_repositories(seed: u64, count: usize) {
         let mut dice = Dice::new(seed * 1_000 + n as u64);
         add(&home, &repo, &["Work"]);
         fs::write(repo.join(".gitattributes"), "* filter=e diff=e merge=e\n").unwrap();
-        home.run(&repo, "git", &["add", "-A"]);
-        home.run(&repo, "git", &["commit", "-q", "-m", "attributes"]);
+        commit_all(&home, &repo, "attributes");
         let how = poison(&home, &trap, &repo, &mut dice);
         trap.lay();
         let toft = |args: &[&str]| {

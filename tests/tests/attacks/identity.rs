@@ -1,10 +1,7 @@
 //! Who somebody is: a session and not a name, a repository and not a clone, a process that can be seen and not one that is
 //! guessed at.
 
-use std::{path::Path, thread, time::Duration};
-
-use toft_cluster::Cluster;
-use toft_stories::{Home, new_store_on, toft_bin};
+use toft_stories::prelude::*;
 
 /// A task that one session holds, and its fence.
 fn claimed(home: &Home, repo: &Path, session: &str, args: &[&str]) -> (String, String) {
@@ -14,16 +11,9 @@ fn claimed(home: &Home, repo: &Path, session: &str, args: &[&str]) -> (String, S
     (word(&claim["task"]["id"]), word(&claim["lease"]["token"]))
 }
 
-fn no_server() -> bool {
-    let missing = !toft_cluster::available();
-    assert!(!(missing && std::env::var_os("TOFT_TEST_ALL").is_some()), "PostgreSQL is not installed");
-    missing
-}
-
 #[test]
 fn a_stale_session_of_the_same_name_changes_nothing() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
     let (task, _) = claimed(&home, &repo, "one", &["--ttl", "1s"]);
     thread::sleep(Duration::from_millis(1_300));
@@ -45,8 +35,7 @@ fn a_stale_session_of_the_same_name_changes_nothing() {
 
 #[test]
 fn a_session_may_take_over_what_another_of_the_same_agent_left() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
     let (task, _) = claimed(&home, &repo, "yesterday", &[]);
     let today = [("TOFT_SESSION", "today")];
@@ -60,8 +49,7 @@ fn a_session_may_take_over_what_another_of_the_same_agent_left() {
 
 #[test]
 fn a_shell_and_what_it_starts_are_one_session_and_another_shell_is_another() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A", "--task", "B"]).ok();
     let bin = toft_bin().display().to_string();
     let script = |name: &str, text: &str| {
@@ -78,8 +66,7 @@ fn a_shell_and_what_it_starts_are_one_session_and_another_shell_is_another() {
 
 #[test]
 fn a_hook_writes_only_under_its_own_sessions_fence() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A", "--task", "B"]).ok();
     let (task, fence) = claimed(&home, &repo, "s", &["--as", "ana-1", "--ttl", "1s"]);
     thread::sleep(Duration::from_millis(1_300));
@@ -101,8 +88,7 @@ fn a_hook_writes_only_under_its_own_sessions_fence() {
 
 #[test]
 fn an_agent_cannot_end_anothers_task_by_its_name() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A", "--task", "B"]).ok();
     let (victim, _) = claimed(&home, &repo, "victim", &["--as", "ana-1"]);
     let (own, fence) = claimed(&home, &repo, "evil", &["--as", "ana-2"]);
@@ -127,7 +113,7 @@ fn in_namespace(home: &Home, dir: &Path, mounts: &str, args: &str) -> (i32, Stri
 
 #[test]
 fn a_machine_made_from_the_same_image_takes_no_living_lease() {
-    if no_server() {
+    if !has_postgresql() {
         return;
     }
     let server = Cluster::start();
@@ -151,7 +137,7 @@ fn a_machine_made_from_the_same_image_takes_no_living_lease() {
 
 #[test]
 fn a_process_that_may_not_be_seen_is_not_dead() {
-    if no_server() {
+    if !has_postgresql() {
         return;
     }
     let server = Cluster::start();
@@ -179,7 +165,7 @@ fn a_process_that_may_not_be_seen_is_not_dead() {
 
 #[test]
 fn clones_of_one_repository_are_one_and_a_stranger_sees_nothing() {
-    if no_server() {
+    if !has_postgresql() {
         return;
     }
     let server = Cluster::start();
@@ -257,24 +243,8 @@ fn a_remote_that_moves_is_learned_by_one_init_and_a_fork_with_the_same_ledger_is
 }
 
 #[test]
-fn a_global_store_shows_a_repository_only_its_own_work() {
-    let mut home = Home::new();
-    if home.on_server() {
-        return;
-    }
-    home.use_store("global");
-    let (one, other) = (home.repo("one"), home.git("other"));
-    home.toft(&one, &["flow", "new", "Ship", "--task", "secret work"]).ok();
-    assert!(home.toft(&other, &["ready"]).fails(3).contains("toft init"));
-    home.toft(&other, &["init"]).ok();
-    assert!(!home.toft(&other, &["ready"]).ok().contains("secret work"));
-    assert!(home.toft(&one, &["ready"]).ok().contains("secret work"));
-}
-
-#[test]
 fn evidence_is_a_commit_that_exists_and_is_new() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
     let old = [("GIT_COMMITTER_DATE", "2020-01-01T00:00:00Z")];
     let commit = |env: &[(&str, &str)]| {
@@ -292,7 +262,7 @@ fn evidence_is_a_commit_that_exists_and_is_new() {
 
 #[test]
 fn no_step_of_a_servers_clock_frees_a_living_lease() {
-    if no_server() {
+    if !has_postgresql() {
         return;
     }
     let mut home = Home::new();
@@ -325,8 +295,7 @@ fn no_step_of_a_servers_clock_frees_a_living_lease() {
 
 #[test]
 fn scripts_containers_and_odd_options_keep_their_own_hold() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let tasks: Vec<String> = (0..6).flat_map(|n| ["--task".to_owned(), format!("t{n}")]).collect();
     let args: Vec<&str> = ["flow", "new", "Ship"].into_iter().chain(tasks.iter().map(String::as_str)).collect();
     home.toft(&repo, &args).ok();

@@ -2,13 +2,8 @@
 
 #![cfg(unix)]
 
-use std::{fs, path::Path};
-
-use toft_stories::{
-    Home,
-    issues::{add, ledger, listed},
-    share::{Vcs, another, branch, branches, cloned, project_with, published, synced, team},
-};
+use toft_stories::prelude::*;
+use toft_stories::share::{another, branch, branches, published, team};
 
 /// Something that every check for secrets knows.
 const TOKEN: &str = "ghp_a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
@@ -25,8 +20,7 @@ fn online(home: &Home, repo: &Path, remote: &Path) {
 /// Script 08: a secret that was typed and removed between two syncs was recorded in between, and never leaves.
 #[test]
 fn a_secret_that_was_removed_before_it_was_sent_never_leaves() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a", "b"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a", "b"]));
     let a = &clones[0];
     let id = add(&home, a, &["Rotate the key"]);
     branch(&home, a);
@@ -68,8 +62,7 @@ fn a_secret_that_was_removed_before_it_was_sent_never_leaves() {
 /// A yes never lets a secret through; the name of a finding does, that one only.
 #[test]
 fn a_yes_never_sends_a_secret_and_the_name_of_a_finding_does() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a"]));
     let a = &clones[0];
     let one = add(&home, a, &["One", "-d", TOKEN]);
     add(&home, a, &["Two", "--notes", "password=hunter22"]);
@@ -93,8 +86,7 @@ fn a_yes_never_sends_a_secret_and_the_name_of_a_finding_does() {
 /// Scripts 09 and 10: what was deleted or moved before anybody else had it leaves nothing at all.
 #[test]
 fn what_was_deleted_or_moved_before_it_was_shared_leaves_nothing() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a", "b"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a", "b"]));
     let a = &clones[0];
     let private = home.path().join("private");
     fs::create_dir(&private).unwrap();
@@ -137,13 +129,11 @@ fn what_was_deleted_or_moved_before_it_was_shared_leaves_nothing() {
 /// Script 09, the half with a ledger in the tree: the user may commit at any moment, so the text goes at once.
 #[test]
 fn what_no_commit_has_leaves_the_tree_when_it_is_deleted_or_moved() {
-    let home = Home::new();
-    let (_, clones) = cloned(&home, &["a"]);
+    let (home, (_, clones)) = Home::with(|home| cloned(home, &["a"]));
     let a = &clones[0];
     home.toft(a, &["init", "--tree"]).ok();
     let public = add(&home, a, &["Public"]);
-    home.run(a, "git", &["add", "-A"]);
-    home.run(a, "git", &["commit", "-qm", "issues"]);
+    commit_all(&home, a, "issues");
     let clean = fs::read_to_string(a.join(".toft/issues.jsonl")).unwrap();
     let merger = add(&home, a, &["MERGER", "-d", "in May", "--notes", "board only"]);
     home.toft(a, &["edit", &merger, "-m", "price 3M"]).ok();
@@ -165,8 +155,7 @@ fn what_no_commit_has_leaves_the_tree_when_it_is_deleted_or_moved() {
 /// Scripts 12 and 13, the secrets in them: a proposal with one is not made.
 #[test]
 fn a_proposal_with_a_secret_is_not_made() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["keeper", "mine"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["keeper", "mine"]));
     let mine = &clones[1];
     add(&home, &clones[0], &["Upstream's"]);
     branch(&home, &clones[0]);
@@ -186,8 +175,7 @@ fn a_proposal_with_a_secret_is_not_made() {
         let tree = Vcs::Git.remote(&home, "tree.git");
         let first = home.git("tree-first");
         home.toft(&first, &["init", "--tree"]).ok();
-        home.run(&first, "git", &["add", "-A"]);
-        home.run(&first, "git", &["commit", "-qm", "issues"]);
+        commit_all(&home, &first, "issues");
         home.run(&first, "git", &["push", "-q", tree.to_str().unwrap(), "main"]);
         let clone = another(&home, &tree, "tree-mine");
         (tree, [clone])
@@ -201,8 +189,7 @@ fn a_proposal_with_a_secret_is_not_made() {
 /// The guard looks at every commit that would leave, and a yes does not let a secret pass.
 #[test]
 fn the_guard_finds_a_secret_that_a_later_commit_takes_away() {
-    let home = Home::new();
-    let (_, clones) = cloned(&home, &["a"]);
+    let (home, (_, clones)) = Home::with(|home| cloned(home, &["a"]));
     let a = &clones[0];
     home.toft(a, &["init", "--tree"]).ok();
     let id = add(&home, a, &["Key", "-d", TOKEN]);
@@ -219,8 +206,7 @@ fn the_guard_finds_a_secret_that_a_later_commit_takes_away() {
 /// `toft delete --purge` takes a text out of every place that is toft's, and says where else it is.
 #[test]
 fn a_purged_issue_is_gone_from_the_remote_and_comes_back_from_nowhere() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a", "b"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a", "b"]));
     let (a, b) = (&clones[0], &clones[1]);
     let before = add(&home, a, &["Before"]);
     branch(&home, a);
@@ -239,8 +225,7 @@ fn a_purged_issue_is_gone_from_the_remote_and_comes_back_from_nowhere() {
     let said = home.toft(a, &["delete", "--purge", &id, "-n", "--json"]).data();
     assert_eq!((&said["remote"], said["clones"].as_array().unwrap().len()), (&"origin".into(), 1), "{said}");
     assert_eq!(home.run(&remote, "git", &["rev-parse", "toft-ledger"]), tip);
-    let said = home.toft(a, &["delete", "--purge", &id, "--yes"]).ok();
-    assert!(said.contains("origin") && said.contains("clone "), "{said}");
+    home.toft(a, &["delete", "--purge", &id, "--yes"]).says_all(&["origin", "clone "]);
     let clean = |what: &str| {
         let all = published(&home, &remote);
         for word in ["PURGETITLE", "PURGEBODY", "PURGELABEL", "PURGESAID"] {
@@ -301,8 +286,7 @@ fn a_purge_works_in_every_repository_of_toft_and_says_what_it_cannot_do() {
     let id = add(&home, &tree, &["PURGETITLE"]);
     home.toft(&tree, &["sync", "--commit"]).ok();
     let head = home.run(&tree, "git", &["rev-parse", "HEAD"]);
-    let said = home.toft(&tree, &["delete", "--purge", &id]).ok();
-    assert!(said.contains("1 commits"), "{said}");
+    home.toft(&tree, &["delete", "--purge", &id]).says("1 commits");
     assert_eq!(home.run(&tree, "git", &["rev-parse", "HEAD"]), head);
     assert!(!fs::read_to_string(tree.join(".toft/issues.jsonl")).unwrap().contains("PURGE"));
     // Others keep the ledger that a contributor sees.
@@ -316,8 +300,7 @@ fn a_purge_works_in_every_repository_of_toft_and_says_what_it_cannot_do() {
 /// Ledgers say git's author; which agent wrote is told only if the configuration says so, and `ledger show` says so.
 #[test]
 fn names_are_git_s_author_unless_agents_are_wanted() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a", "b"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a", "b"]));
     let a = &clones[0];
     let agent = [("TOFT_AGENT", "AGENT-on-host-7")];
     let id = home.toft_with(a, &agent, &["add", "One", "-q"]).ok().trim().to_owned();
@@ -416,8 +399,7 @@ fn each_kind_of_clone_publishes_what_the_table_says() {
     let mixed = Vcs::Git.remote(&home, "mixed.git");
     let among = Vcs::Git.clone(&home, &mixed, "among");
     fs::write(among.join("main.c"), "int main;\n").unwrap();
-    home.run(&among, "git", &["add", "-A"]);
-    home.run(&among, "git", &["commit", "-qm", "code"]);
+    commit_all(&home, &among, "code");
     home.run(&among, "git", &["push", "-q", "origin", "main"]);
     home.toft(&repo, &["ledger", "add", "among", among.to_str().unwrap()]).ok();
     write(&repo, "X", &["--ledger", "among"]);

@@ -1,18 +1,10 @@
 //! A crowd of processes makes workspaces while git tidies up, and hostile repositories get nothing out of it.
 
-use std::{
-    fs,
-    io::ErrorKind,
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Child, Stdio},
-    time::{Duration, Instant},
-};
+use std::io::ErrorKind;
+use std::net::TcpListener;
 
-use toft_stories::{
-    Home, sized, snapshot, toft_bin,
-    workspaces::{Dice, chmod, fill},
-};
+use toft_stories::prelude::*;
+use toft_stories::workspaces::fill;
 
 /// Runs `start` for each of `count` at once; gives how many failed and what the first of them said.
 fn all_at_once(count: usize, mut start: impl FnMut(usize) -> Child) -> (usize, String) {
@@ -46,8 +38,7 @@ fn a_crowd_makes_workspaces_while_git_tidies_up() {
         let repo = home.repo(if bare { "bare" } else { "api" });
         fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\nmost = 2000\n").unwrap();
         fill(&repo, 200);
-        home.run(&repo, "git", &["add", "."]);
-        home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+        commit_all(&home, &repo, "files");
         home.run(&repo, "git", &["remote", "add", "origin", "."]);
         home.run(&repo, "git", &["fetch", "-q", "origin"]);
         let mut tidier = tidying(&home, &repo);
@@ -189,8 +180,7 @@ fn bait(home: &Home, name: &str) -> PathBuf {
     fs::write(repo.join("a.txt"), "bait\n").unwrap();
     fs::write(repo.join("b.txt"), "more\n").unwrap();
     std::os::unix::fs::symlink(home.path().join("outside"), repo.join("way-out")).unwrap();
-    home.run(&repo, "git", &["add", "."]);
-    home.run(&repo, "git", &["commit", "-q", "-m", "bait"]);
+    commit_all(home, &repo, "bait");
     home.run(&repo, "git", &["init", "-q", "--bare", "inner.git"]);
     home.run(&repo, "git", &["branch", "--", "upload-pack=x"]);
     repo

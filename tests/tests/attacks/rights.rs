@@ -1,51 +1,11 @@
 //! People and agents: who may do what, who is there, whose work it is, and what two clones tell each other.
 
-use std::{fs, path::Path, thread, time::Duration};
-
-use serde_json::{Value, json};
-use toft_cluster::Cluster;
-use toft_stories::{Home, agents::data, issues::add, new_store_on, share::Vcs};
-
-/// Tells a story on files, and again on a server where one is installed.
-fn on_both_stores(story: impl Fn(&Home)) {
-    story(&Home::new());
-    let missing = !toft_cluster::available();
-    assert!(!(missing && std::env::var_os("TOFT_TEST_ALL").is_some()), "PostgreSQL is not installed");
-    if !missing {
-        let cluster = Cluster::start();
-        let mut home = Home::new();
-        home.behind_a_server(Some(&new_store_on(&cluster.url())));
-        story(&home);
-    }
-}
-
-/// A running workflow of these tasks: its id, and theirs.
-fn flow(home: &Home, repo: &Path, tasks: &[&str]) -> (String, Vec<String>) {
-    let mut words = vec!["flow", "new", "Ship it"];
-    for task in tasks {
-        words.extend(["--task", task]);
-    }
-    let made = data(home, repo, &words);
-    let id = |row: &Value| row["id"].as_str().unwrap().to_owned();
-    (id(&made["workflow"]), made["tasks"].as_array().unwrap().iter().map(id).collect())
-}
-
-fn names(rows: &Value) -> Vec<String> {
-    let name = |row: &Value| row["name"].as_str().or(row["title"].as_str()).unwrap().to_owned();
-    rows.as_array().unwrap().iter().map(name).collect()
-}
-
-fn presence(home: &Home, repo: &Path, name: &str) -> Option<String> {
-    let rows = data(home, repo, &["agent", "list"]);
-    let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name)?;
-    Some(row["presence"].as_str().unwrap_or("unknown").to_owned())
-}
+use toft_stories::prelude::*;
 
 #[test]
 fn a_worker_does_its_own_work_and_ends_nothing_else() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let (wf, tasks) = flow(&home, &repo, &["a", "b", "c"]);
+    let (home, repo) = Home::with_repository("api");
+    let (wf, tasks) = start_flow(&home, &repo, &["a", "b", "c"], &[]);
     let plan = home.path().join("plan.json");
     fs::write(&plan, json!({ "title": "New", "tasks": [{ "name": "z" }] }).to_string()).unwrap();
     let plan = plan.to_str().unwrap();
@@ -90,93 +50,29 @@ fn a_worker_does_its_own_work_and_ends_nothing_else() {
     home.toft(&repo, &["resume", "kim", "--as", "lead"]).ok();
     home.toft(&repo, &["flow", "edit", &wf, "--file", plan, "--as", "lead"]).ok();
     home.toft(&repo, &["flow", "abandon", &wf]).ok();
-    let help = home.toft(&repo, &["agent", "--help"]).ok();
-    assert!(help.contains("abandon a workflow") && help.contains("coordinator"), "{help}");
-}
-
-#[test]
-fn an_agent_goes_offline_and_is_unregistered() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let (_, tasks) = flow(&home, &repo, &["a"]);
-    home.toft(&repo, &["claim", "--as", "bob"]).ok();
-    assert_eq!(presence(&home, &repo, "bob").as_deref(), Some("working"));
-    let said = home.toft(&repo, &["agent", "remove", "bob"]).fails(5);
-    assert!(said.contains(&tasks[0]), "{said}");
-    home.toft(&repo, &["finish", &tasks[0], "release", "--as", "bob"]).ok();
-    assert_eq!(presence(&home, &repo, "bob").as_deref(), Some("idle"));
-    thread::sleep(Duration::from_millis(1_200));
-    let listed = home.toft_with(&repo, &[("TOFT_LEASE_TTL", "1s")], &["agent", "list"]).ok();
-    assert!(listed.contains("bob  offline"), "{listed}");
-    home.toft(&repo, &["agent", "remove", "bob"]).ok();
-    assert_eq!(presence(&home, &repo, "bob"), None);
-    assert!(home.toft(&repo, &["agent", "list", "--all"]).ok().contains("bob  removed"));
-    let said = home.toft(&repo, &["claim", "--as", "bob"]).fails(4);
-    assert!(said.contains("agent register bob"), "{said}");
-    home.toft(&repo, &["agent", "send", "bob", "hello"]).fails(5);
-    home.toft(&repo, &["agent", "register", "bob"]).ok();
-    home.toft(&repo, &["claim", "--as", "bob"]).ok();
-}
-
-#[test]
-fn work_is_assigned_to_one_agent() {
-    on_both_stores(|home| {
-        let repo = home.repo("api");
-        for name in ["bob", "amy"] {
-            home.toft(&repo, &["agent", "register", name]).ok();
-        }
-        let (_, tasks) = flow(home, &repo, &["a", "b", "c"]);
-        home.toft(&repo, &["edit", &tasks[2], "--assignee", "bob"]).ok();
-        let shown = data(home, &repo, &["show", &tasks[2]]);
-        assert_eq!(shown["task"]["assigned_to"], "bob");
-        assert!(home.toft(&repo, &["agent", "inbox", "--as", "bob"]).ok().contains(&tasks[2]));
-        // Others neither see it as ready nor get it.
-        assert_eq!(names(&data(home, &repo, &["ready", "--as", "amy"])), ["a", "b"]);
-        let why = home.toft(&repo, &["ready", "--explain", "--as", "amy"]).ok();
-        assert!(why.contains("assigned to bob"), "{why}");
-        let claimed = data(home, &repo, &["claim", "--count", "9", "--as", "amy"]);
-        assert_eq!(claimed.as_array().unwrap().len(), 2, "{claimed}");
-        home.toft(&repo, &["claim", "--as", "amy"]).fails(6);
-        let said = home.toft(&repo, &["claim", &tasks[2], "--as", "amy"]).fails(5);
-        assert!(said.contains("assigned to bob"), "{said}");
-        // Its agent gets it first; what it gives back is anybody's.
-        flow(home, &repo, &["u"]);
-        assert_eq!(data(home, &repo, &["claim", "--as", "bob"])["task"]["name"], "c");
-        home.toft(&repo, &["finish", &tasks[2], "release", "--as", "bob"]).ok();
-        assert_eq!(names(&data(home, &repo, &["ready", "--as", "amy"])), ["c", "u"]);
-        // An agent that was removed keeps nothing.
-        home.toft(&repo, &["edit", &tasks[2], "--assignee", "bob"]).ok();
-        home.toft(&repo, &["agent", "remove", "bob"]).ok();
-        assert_eq!(names(&data(home, &repo, &["ready", "--as", "amy"])), ["c", "u"]);
-        home.toft(&repo, &["edit", &tasks[2], "--assignee", "bob"]).fails(5);
-        home.toft(&repo, &["edit", &tasks[2], "--assignee", "nobody"]).fails(3);
-        data(home, &repo, &["doctor"]);
-    });
+    home.toft(&repo, &["agent", "--help"]).says_all(&["abandon a workflow", "coordinator"]);
 }
 
 #[test]
 fn an_issue_is_assigned_before_anybody_starts_it() {
-    on_both_stores(|home| {
-        let repo = home.repo("api");
-        for name in ["bob", "amy"] {
-            home.toft(&repo, &["agent", "register", name]).ok();
-        }
-        let first = add(home, &repo, &["First", "-p", "0"]);
-        let second = add(home, &repo, &["Second", "-p", "3"]);
-        home.toft(&repo, &["edit", &first, "--assignee", "bob", "--as", "amy"]).fails(4);
-        home.toft(&repo, &["edit", &first, "--assignee", "bob"]).ok();
-        assert_eq!(data(home, &repo, &["show", &first])["assignee"], "bob");
-        assert_eq!(data(home, &repo, &["claim", "--as", "amy"])["issue"]["id"], second.as_str());
-        home.toft(&repo, &["claim", "--as", "amy"]).fails(6);
-        let said = home.toft(&repo, &["claim", &first, "--as", "amy"]).fails(5);
-        assert!(said.contains("assigned to bob"), "{said}");
-        home.toft(&repo, &["edit", &first, "--assignee", ""]).ok();
-        let third = add(home, &repo, &["Third", "-p", "4"]);
-        home.toft(&repo, &["edit", &third, "--assignee", "bob"]).ok();
-        assert_eq!(data(home, &repo, &["claim", "--as", "bob"])["issue"]["id"], third.as_str(), "its own goes first");
-        // A name that no agent here has keeps nobody from it.
-        home.toft(&repo, &["claim", "--as", "amy"]).ok();
-    });
+    let (home, repo) = Home::with_repository("api");
+    for name in ["bob", "amy"] {
+        home.toft(&repo, &["agent", "register", name]).ok();
+    }
+    let first = add(&home, &repo, &["First", "-p", "0"]);
+    let second = add(&home, &repo, &["Second", "-p", "3"]);
+    home.toft(&repo, &["edit", &first, "--assignee", "bob", "--as", "amy"]).fails(4);
+    home.toft(&repo, &["edit", &first, "--assignee", "bob"]).ok();
+    assert_eq!(data(&home, &repo, &["show", &first])["assignee"], "bob");
+    assert_eq!(data(&home, &repo, &["claim", "--as", "amy"])["issue"]["id"], second.as_str());
+    home.toft(&repo, &["claim", "--as", "amy"]).fails(6);
+    home.toft(&repo, &["claim", &first, "--as", "amy"]).refuses(5, "assigned to bob");
+    home.toft(&repo, &["edit", &first, "--assignee", ""]).ok();
+    let third = add(&home, &repo, &["Third", "-p", "4"]);
+    home.toft(&repo, &["edit", &third, "--assignee", "bob"]).ok();
+    assert_eq!(data(&home, &repo, &["claim", "--as", "bob"])["issue"]["id"], third.as_str(), "its own goes first");
+    // A name that no agent here has keeps nobody from it.
+    home.toft(&repo, &["claim", "--as", "amy"]).ok();
 }
 
 /// Two clones of one project, each with a store of its own, that both know an issue.
@@ -198,9 +94,7 @@ fn own_stores() -> Home {
     let mut home = Home::new();
     home.use_store("repo");
     // Ledgers say which agent wrote.
-    let settings = home.path().join("home/.config/toft");
-    std::fs::create_dir_all(&settings).unwrap();
-    std::fs::write(settings.join("config.toml"), "[sync]\nnames = \"agent\"\n").unwrap();
+    home.configure("[sync]\nnames = \"agent\"\n");
     home
 }
 
@@ -209,9 +103,7 @@ fn a_claim_in_a_store_that_two_clones_share_is_one_claim() {
     for names in ["author", "agent"] {
         let mut home = Home::new();
         home.use_store("global");
-        let settings = home.path().join("home/.config/toft");
-        std::fs::create_dir_all(&settings).unwrap();
-        std::fs::write(settings.join("config.toml"), format!("[sync]\nnames = \"{names}\"\n")).unwrap();
+        home.configure(format!("[sync]\nnames = \"{names}\"\n"));
         let remote = Vcs::Git.remote(&home, "remote");
         let a = Vcs::Git.clone(&home, &remote, "a");
         home.run(&a, "git", &["commit", "-q", "--allow-empty", "-m", "first"]);
@@ -324,74 +216,42 @@ fn closed_by_is_who_closed_it() {
 }
 
 #[test]
-fn a_message_has_a_subject_an_answer_and_a_time_when_it_was_read() {
-    on_both_stores(|home| {
-        let repo = home.repo("api");
-        for name in ["bob", "amy"] {
-            home.toft(&repo, &["agent", "register", name]).ok();
-        }
-        let words = ["agent", "send", "bob", "which one?", "--subject", "The colour", "--as", "amy"];
-        let sent = data(home, &repo, &words);
-        assert_eq!(sent["subject"], "The colour");
-        let id = sent["id"].as_str().unwrap();
-        let peeked = data(home, &repo, &["agent", "inbox", "--peek", "--as", "bob"]);
-        assert_eq!(peeked[0]["read_at"], Value::Null);
-        assert!(home.toft(&repo, &["agent", "inbox", "--as", "bob"]).ok().contains("\"The colour\""));
-        let read = data(home, &repo, &["agent", "inbox", "--all", "--as", "bob"]);
-        assert!(read[0]["read_at"].as_str().is_some_and(|at| at.starts_with("20")), "{read}");
-        let reply = data(home, &repo, &["agent", "send", "amy", "red", "--reply-to", id, "--as", "bob"]);
-        assert_eq!((&reply["reply_to"], &reply["thread"]), (&json!(id), &json!(id)));
-        assert_eq!(reply["subject"], "The colour");
-        // To everyone but the sender, and to the person.
-        let sent = data(home, &repo, &["agent", "send", "all", "the build is red", "--as", "amy"]);
-        assert_eq!(sent["kind"], "broadcast");
-        assert!(home.toft(&repo, &["agent", "inbox", "--as", "bob"]).ok().contains("the build is red"));
-        assert!(home.toft(&repo, &["agent", "inbox", "--human"]).ok().contains("the build is red"));
-        assert!(!home.toft(&repo, &["agent", "inbox", "--as", "amy"]).ok().contains("the build is red"));
-        home.toft(&repo, &["agent", "register", "all"]).fails(2);
-    });
-}
-
-#[test]
 fn a_template_is_described_shown_and_removed() {
-    on_both_stores(|home| {
-        let repo = home.repo("api");
-        let file = home.path().join("t.toml");
-        let text = |extra: &str| {
-            format!(
-                "name = \"fix\"\ndescription = \"How we mend things\"\ntitle = \"Fix {{{{what}}}}\"\n{extra}\n[variables.what]\nabout = \"the thing\"\n[config]\nregion = \"{{{{what}}}}\"\n[[tasks]]\nname = \"mend\"\n[[tasks]]\nname = \"review\"\nneeds = [\"mend\"]\n"
-            )
-        };
-        fs::write(&file, text("")).unwrap();
-        home.toft(&repo, &["flow", "template", "put", file.to_str().unwrap()]).ok();
-        assert!(home.toft(&repo, &["flow", "template", "list"]).ok().contains("How we mend things"));
-        let shown = home.toft(&repo, &["flow", "template", "show", "fix"]).ok();
-        for word in ["fix@1", "How we mend things", "--set what (required)", "the thing", "review  after mend"] {
-            assert!(shown.contains(word), "{word}: {shown}");
-        }
-        let made = data(home, &repo, &["flow", "new", "--template", "fix", "--set", "what=it"]);
-        assert_eq!(made["workflow"]["config"], json!({ "region": "it" }));
-        let base = home.path().join("b.toml");
-        fs::write(&base, "name = \"hard\"\nextends = \"fix\"\ntitle = \"Fix {{what}} well\"\n").unwrap();
-        home.toft(&repo, &["flow", "template", "put", base.to_str().unwrap()]).ok();
-        assert!(home.toft(&repo, &["flow", "template", "remove", "fix"]).fails(5).contains("hard"));
-        home.toft(&repo, &["flow", "template", "remove", "hard", "--as", "kim"]).fails(4);
-        for name in ["hard", "fix"] {
-            home.toft(&repo, &["flow", "template", "remove", name]).ok();
-            home.toft(&repo, &["flow", "template", "show", name]).fails(3);
-        }
-        home.toft(&repo, &["flow", "new", "--template", "fix@1", "--set", "what=it"]).fails(3);
-        assert_eq!(data(home, &repo, &["flow", "template", "list"]), json!([]));
-        // Put again, it is a new version.
-        let again = data(home, &repo, &["flow", "template", "put", file.to_str().unwrap()]);
-        assert_eq!(again["version"], 2);
-    });
+    let (home, repo) = Home::with_repository("api");
+    let file = home.path().join("t.toml");
+    let text = |extra: &str| {
+        format!(
+            "name = \"fix\"\ndescription = \"How we mend things\"\ntitle = \"Fix {{{{what}}}}\"\n{extra}\n[variables.what]\nabout = \"the thing\"\n[config]\nregion = \"{{{{what}}}}\"\n[[tasks]]\nname = \"mend\"\n[[tasks]]\nname = \"review\"\nneeds = [\"mend\"]\n"
+        )
+    };
+    fs::write(&file, text("")).unwrap();
+    home.toft(&repo, &["flow", "template", "put", file.to_str().unwrap()]).ok();
+    assert!(home.toft(&repo, &["flow", "template", "list"]).ok().contains("How we mend things"));
+    let shown = home.toft(&repo, &["flow", "template", "show", "fix"]).ok();
+    for word in ["fix@1", "How we mend things", "--set what (required)", "the thing", "review  after mend"] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+    let made = data(&home, &repo, &["flow", "new", "--template", "fix", "--set", "what=it"]);
+    assert_eq!(made["workflow"]["config"], json!({ "region": "it" }));
+    let base = home.path().join("b.toml");
+    fs::write(&base, "name = \"hard\"\nextends = \"fix\"\ntitle = \"Fix {{what}} well\"\n").unwrap();
+    home.toft(&repo, &["flow", "template", "put", base.to_str().unwrap()]).ok();
+    assert!(home.toft(&repo, &["flow", "template", "remove", "fix"]).fails(5).contains("hard"));
+    home.toft(&repo, &["flow", "template", "remove", "hard", "--as", "kim"]).fails(4);
+    for name in ["hard", "fix"] {
+        home.toft(&repo, &["flow", "template", "remove", name]).ok();
+        home.toft(&repo, &["flow", "template", "show", name]).fails(3);
+    }
+    home.toft(&repo, &["flow", "new", "--template", "fix@1", "--set", "what=it"]).fails(3);
+    assert_eq!(data(&home, &repo, &["flow", "template", "list"]), json!([]));
+    // Put again, it is a new version.
+    let again = data(&home, &repo, &["flow", "template", "put", file.to_str().unwrap()]);
+    assert_eq!(again["version"], 2);
 }
 
 #[test]
 fn a_workflow_says_where_it_comes_from_and_a_task_where_it_is_done() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let words = ["flow", "new", "Ship", "--external", "PROJ-7", "--config", "region=eu", "--config", "replicas=3"];
     let made = data(&home, &repo, &words);
     let wf = made["workflow"]["id"].as_str().unwrap();
@@ -405,26 +265,4 @@ fn a_workflow_says_where_it_comes_from_and_a_task_where_it_is_done() {
     assert_eq!(shown["plan_summary"], "split the module first");
     let path = shown["workspace"]["path"].as_str().unwrap_or_else(|| panic!("{shown}"));
     assert!(Path::new(path).is_dir(), "{path}");
-}
-
-#[test]
-fn a_status_that_does_not_exist_is_an_error_and_each_that_does_has_a_command() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let id = add(&home, &repo, &["Mend it"]);
-    let said = home.toft(&repo, &["list", "--status", "opne"]).fails(2);
-    for word in ["opne", "open", "in_progress", "deferred", "closed"] {
-        assert!(said.contains(word), "{said}");
-    }
-    assert_eq!(home.toft(&repo, &["list", "--status", "deferred", "-q"]).ok(), "");
-    let status = |words: &[&str]| {
-        home.toft(&repo, words).ok();
-        data(&home, &repo, &["show", &id])["status"].as_str().unwrap().to_owned()
-    };
-    assert_eq!(status(&["edit", &id, "--defer", "1h"]), "deferred");
-    home.toft(&repo, &["claim"]).fails(6);
-    assert_eq!(status(&["reopen", &id]), "open");
-    assert_eq!(status(&["close", &id, "-m", "not needed"]), "closed");
-    assert_eq!(data(&home, &repo, &["show", &id])["closed"]["reason"], "not needed");
-    assert_eq!(status(&["reopen", &id]), "open");
 }

@@ -1,13 +1,7 @@
 //! What is secret is kept nowhere: not in logs, however it is written, and not in what sets a workspace up.
 #![cfg(unix)]
 
-use std::fs;
-
-use toft_stories::{
-    Home,
-    agents::{self, data, started},
-    snapshot,
-};
+use toft_stories::prelude::*;
 
 const SECRET: &str = "hunter2hunter2hunter2";
 

@@ -1,17 +1,7 @@
 //! Agents that rewrite what version control believes, while a user looks: nothing of theirs is executed outside of their sandbox.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Child, Stdio},
-};
-
-use toft_stories::{
-    Home, agents,
-    issues::add,
-    sized,
-    traps::{Trap, programs, project},
-};
+use toft_stories::prelude::*;
+use toft_stories::traps::{Trap, programs, project};
 
 /// A process that puts one file and then another in a place, over and over, and can write nothing else.
 struct Swapper(Child);
@@ -122,8 +112,7 @@ fn look(home: &Home, trap: &Trap, repo: &Path, dir: &Path, name: &str, rounds: u
 
 #[test]
 fn a_worktree_whose_git_is_swapped_executes_nothing() {
-    let home = Home::new();
-    let (trap, repo) = (Trap::new(&home), project(&home));
+    let (home, (trap, repo)) = Home::with(|home| (Trap::new(home), project(home)));
     let dir = workspace(&home, &repo, "w", &[]);
     let own = PathBuf::from(home.run(&dir, "git", &["rev-parse", "--absolute-git-dir"]).trim());
     let module = own.join("modules/sub");
@@ -149,8 +138,7 @@ fn a_worktree_whose_git_is_swapped_executes_nothing() {
 
 #[test]
 fn claiming_and_finishing_beside_a_swapper_executes_nothing() {
-    let home = Home::new();
-    let (trap, repo) = (Trap::new(&home), project(&home));
+    let (home, (trap, repo)) = Home::with(|home| (Trap::new(home), project(home)));
     home.toft(&repo, &["add", "Job"]).ok();
     let claim = ["--as", "ann", "claim", "--ws", "--json"];
     let dir = PathBuf::from(home.toft(&repo, &claim).data()["workspace"]["path"].as_str().unwrap());
@@ -177,8 +165,7 @@ fn claiming_and_finishing_beside_a_swapper_executes_nothing() {
 
 #[test]
 fn a_worktree_with_a_configuration_of_its_own_executes_nothing() {
-    let home = Home::new();
-    let (trap, repo) = (Trap::new(&home), project(&home));
+    let (home, (trap, repo)) = Home::with(|home| (Trap::new(home), project(home)));
     home.run(&repo, "git", &["config", "extensions.worktreeConfig", "true"]);
     let dir = workspace(&home, &repo, "w", &[]);
     let own = PathBuf::from(home.run(&dir, "git", &["rev-parse", "--absolute-git-dir"]).trim());
@@ -193,8 +180,7 @@ fn a_worktree_with_a_configuration_of_its_own_executes_nothing() {
 
 #[test]
 fn a_clone_whose_configuration_is_swapped_executes_nothing() {
-    let home = Home::new();
-    let (trap, repo) = (Trap::new(&home), project(&home));
+    let (home, (trap, repo)) = Home::with(|home| (Trap::new(home), project(home)));
     let dir = workspace(&home, &repo, "c", &["--clone"]);
     let module = dir.join(".git/modules/sub/config");
     let with = |file: &Path, tag: &str| fs::read_to_string(file).unwrap() + &programs(&trap, tag);
@@ -263,8 +249,7 @@ fn an_agent_in_tofts_own_sandbox_does_not_get_out() {
 
 #[test]
 fn a_jujutsu_workspace_whose_repository_is_swapped_executes_nothing() {
-    let home = Home::new();
-    let trap = Trap::new(&home);
+    let (home, trap) = Home::with(Trap::new);
     home.run(home.path(), "jj", &["git", "init", "--quiet", "main"]);
     let repo = home.path().join("main");
     fs::write(repo.join("f1"), "1\n").unwrap();
@@ -301,8 +286,7 @@ fn a_jujutsu_workspace_whose_repository_is_swapped_executes_nothing() {
 
 #[test]
 fn a_mercurial_share_whose_repository_is_swapped_executes_nothing() {
-    let home = Home::new();
-    let trap = Trap::new(&home);
+    let (home, trap) = Home::with(Trap::new);
     let repo = home.path().join("main");
     home.run(home.path(), "hg", &["init", "main"]);
     fs::write(repo.join("f1"), "1\n").unwrap();
@@ -340,8 +324,7 @@ fn a_mercurial_share_whose_repository_is_swapped_executes_nothing() {
 
 #[test]
 fn a_workspace_that_was_rewritten_executes_nothing_and_stays() {
-    let home = Home::new();
-    let (trap, repo) = (Trap::new(&home), project(&home));
+    let (home, (trap, repo)) = Home::with(|home| (Trap::new(home), project(home)));
     let own_of = |dir: &Path| PathBuf::from(home.run(dir, "git", &["rev-parse", "--absolute-git-dir"]).trim());
     type Rewrite<'a> = &'a dyn Fn(&Path, &Path, &Path);
     let more = |file: PathBuf| {
@@ -398,8 +381,7 @@ fn a_workspace_that_lost_its_git_belongs_to_no_repository_around_it() {
     let dir = PathBuf::from(home.toft(&repo, &["ws", "path", "w"]).ok().trim());
     assert!(dir.starts_with(&around));
     fs::write(dir.join("work"), "work\n").unwrap();
-    let seen = home.toft(&repo, &["ws", "list"]).ok();
-    assert!(seen.contains("1 untracked"), "{seen}");
+    home.toft(&repo, &["ws", "list"]).says("1 untracked");
     fs::remove_file(dir.join(".git")).unwrap();
     for args in [&["add", "Lost"][..], &["ws", "list"], &["status"], &["claim"]] {
         let said = home.toft(&dir, args);
@@ -427,8 +409,7 @@ fn files_below(dir: &Path) -> Vec<PathBuf> {
 /// What a sandboxed agent can write of toft's own files, and of git's: each file in turn is a link to a file of the user's.
 #[test]
 fn nothing_is_written_through_a_link_that_an_agent_put_in_place_of_a_file() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let (origin, canaries) = (home.path().join("origin.git"), home.path().join("canaries"));
     home.run(home.path(), "git", &["init", "-q", "--bare", origin.to_str().unwrap()]);
     home.run(&repo, "git", &["remote", "add", "origin", origin.to_str().unwrap()]);

@@ -1,18 +1,8 @@
 //! Ledgers that strangers, other programs and newer tofts wrote: nothing of them is followed, executed or dropped.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::os::unix::fs::symlink;
 
-use serde_json::{Value, json};
-use toft_stories::{
-    Home,
-    issues::{add, ledger},
-};
+use toft_stories::prelude::*;
 
 fn tree(repo: &Path) -> PathBuf {
     repo.join(".toft/issues.jsonl")
@@ -124,8 +114,7 @@ fn links_pipes_and_devices_in_a_tree_are_refused_and_never_written_through() {
 
 #[test]
 fn an_id_is_of_a_closed_alphabet_and_others_are_broken() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     add(&home, &repo, &["Real"]);
     let ids = ["tf-1;touch${IFS}PWNED;echo", "../../evil", "--help", "tf-\u{202e}h", "a b", ""];
     let mut text = fs::read_to_string(ledger(&repo)).unwrap();
@@ -153,8 +142,7 @@ fn one_wrong_field_costs_that_field_and_no_clone_removes_it() {
     home.run(&ana, "git", &["remote", "add", "origin", base.join("up.git").to_str().unwrap()]);
     home.toft(&ana, &["init", "--tree"]).ok();
     let id = add(&home, &ana, &["Precious", "-d", "two pages"]);
-    home.run(&ana, "git", &["add", "-A"]);
-    home.run(&ana, "git", &["commit", "-q", "-m", "issues"]);
+    commit_all(&home, &ana, "issues");
     home.run(&ana, "git", &["push", "-q", "-u", "origin", "main"]);
     home.run(&base, "git", &["clone", "-q", "up.git", "ben"]);
     let ben = base.join("ben");
@@ -201,8 +189,7 @@ fn one_wrong_field_costs_that_field_and_no_clone_removes_it() {
 
 #[test]
 fn lines_of_a_newer_toft_stay_on_the_branch_through_every_sync() {
-    let home = Home::new();
-    let clones = team(&home, 2);
+    let (home, clones) = Home::with(|home| team(home, 2));
     let id = add(&home, &clones[0], &["One"]);
     home.toft(&clones[0], &["sync"]).ok();
     home.toft(&clones[1], &["sync"]).ok();
@@ -245,9 +232,10 @@ elif how == 'ascii': data = ''.join(json.dumps(line) + '\n' for line in lines).e
 elif how == 'sorted': data = ''.join(json.dumps(line, sort_keys=True) + '\n' for line in lines).encode()
 elif how == 'unended': data = text.rstrip('\n').encode()
 elif how == 'utf16': data = text.encode('utf-16')
+elif how == 'glued': data = text.replace('}\n{', '}{').encode()
 open(path, 'wb').write(data)
 "#;
-    for how in ["bom", "crlf", "pretty", "list", "ascii", "sorted", "unended", "utf16"] {
+    for how in ["bom", "crlf", "pretty", "list", "ascii", "sorted", "unended", "utf16", "glued"] {
         let repo = home.git(how);
         home.toft(&repo, &["init", "--tree"]).ok();
         let first = add(&home, &repo, &["Élan one", "-d", "body\none", "-l", "x"]);
@@ -297,8 +285,7 @@ open(path, 'wb').write(data)
 
 #[test]
 fn no_merge_makes_a_line_that_cannot_be_read() {
-    let home = Home::new();
-    let clones = team(&home, 2);
+    let (home, clones) = Home::with(|home| team(home, 2));
     let id = add(&home, &clones[0], &["Hot issue"]);
     home.toft(&clones[0], &["sync"]).ok();
     home.toft(&clones[1], &["sync"]).ok();
@@ -330,8 +317,7 @@ fn no_merge_makes_a_line_that_cannot_be_read() {
 
 #[test]
 fn a_hot_issue_grows_its_file_by_what_is_said() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let id = add(&home, &repo, &["Hot"]);
     let size = || fs::metadata(ledger(&repo)).unwrap().len();
     let comments = toft_stories::sized(60, 1_000);
@@ -349,8 +335,7 @@ fn a_hot_issue_grows_its_file_by_what_is_said() {
 
 #[test]
 fn a_clock_that_is_far_ahead_spoils_nothing_else() {
-    let home = Home::new();
-    let clones = team(&home, 2);
+    let (home, clones) = Home::with(|home| team(home, 2));
     let id = add(&home, &clones[0], &["Ordinary", "-d", "zzz first"]);
     home.toft(&clones[0], &["sync"]).ok();
     home.toft(&clones[1], &["sync"]).ok();
@@ -390,8 +375,7 @@ fn a_clock_that_is_far_ahead_spoils_nothing_else() {
 
 #[test]
 fn what_is_archived_in_one_clone_is_archived_in_every_other_and_stays() {
-    let home = Home::new();
-    let clones = team(&home, 2);
+    let (home, clones) = Home::with(|home| team(home, 2));
     for n in 0..3 {
         let id = add(&home, &clones[0], &[&format!("t{n}")]);
         home.toft(&clones[0], &["close", &id, "-m", "ok"]).ok();
@@ -416,8 +400,7 @@ fn what_is_archived_in_one_clone_is_archived_in_every_other_and_stays() {
 
 #[test]
 fn no_command_shows_what_a_terminal_would_obey() {
-    let home = Home::new();
-    let repo = home.git("r");
+    let (home, repo) = Home::with(|home| home.git("r"));
     home.toft(&repo, &["init", "--tree"]).ok();
     let nasty = "\u{1b}]0;x\u{7}\u{1b}[2J\u{202e}gnp\u{2066} \u{9b}31m \r\n\u{8} \u{200b}";
     let line = json!({

@@ -2,21 +2,7 @@
 
 #![cfg(unix)]
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-    thread,
-    time::{Duration, Instant},
-};
-
-use serde_json::Value;
-use toft_stories::{
-    Home,
-    issues::{add, ledger, listed},
-    share::{Vcs, project_with, synced, users},
-};
+use toft_stories::prelude::*;
 
 /// A bare repository, and clones of it with a store.
 fn cloned(home: &Home, names: &[&str]) -> (PathBuf, Vec<PathBuf>) {
@@ -52,8 +38,7 @@ fn by_hand(home: &Home, remote: &Path, change: impl Fn(Vec<u8>) -> Vec<u8>) {
 
 #[test]
 fn what_a_repository_names_is_not_run_when_ledgers_are_exchanged() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a"]));
     let a = &clones[0];
     add(&home, a, &["One"]);
     let ran = home.path().join("ran");
@@ -110,8 +95,7 @@ fn what_a_repository_names_is_not_run_when_ledgers_are_exchanged() {
 
 #[test]
 fn a_file_with_an_evil_name_on_the_other_side_moves_nothing_here() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["keeper", "mine"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["keeper", "mine"]));
     add(&home, &clones[0], &["One"]);
     branch(&home, &clones[0]);
     let evil = home.path().join("evil");
@@ -119,8 +103,7 @@ fn a_file_with_an_evil_name_on_the_other_side_moves_nothing_here() {
     fs::create_dir(evil.join("archive")).unwrap();
     let name = "archive/a\ndata 0\n\ncommit HEAD\ncommitter evil <e@e> 0 +0000\ndata 4\nevil\nM 100644 inline z.jsonl";
     fs::write(evil.join(name), "x\n").unwrap();
-    home.run(&evil, "git", &["add", "-A"]);
-    home.run(&evil, "git", &["commit", "-qm", "evil"]);
+    commit_all(&home, &evil, "evil");
     home.run(&evil, "git", &["push", "-q", "origin", "toft-ledger"]);
     let mine = &clones[1];
     home.toft(mine, &["init", "--contributor"]).ok();
@@ -133,36 +116,9 @@ fn a_file_with_an_evil_name_on_the_other_side_moves_nothing_here() {
     assert_eq!(home.run(&clones[0], "git", &["log", "--format=%s", "main"]).trim(), "first of first");
 }
 
-/// Whoever edits a line by hand changes what they changed, and nothing that they had not seen.
-#[test]
-fn a_line_edited_by_hand_elsewhere_takes_nothing_away_here() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a"]);
-    let a = &clones[0];
-    let id = add(&home, a, &["one", "-l", "goes"]);
-    branch(&home, a);
-    by_hand(&home, &remote, |text| {
-        String::from_utf8(text)
-            .unwrap()
-            .replace("\"title\":\"one\"", "\"title\":\"by hand\"")
-            .replace("\"labels\":[\"goes\"],", "")
-            .into()
-    });
-    home.toft(a, &["edit", &id, "-m", "precious", "-l", "keep", "-d", "written meanwhile"]).ok();
-    home.toft(a, &["close", &id, "-m", "done"]).ok();
-    assert_eq!(branch(&home, a)["how"], "synced");
-    let row = listed(&home, a)[&id].clone();
-    assert_eq!(
-        (&row["title"], &row["body"], &row["status"]),
-        (&"by hand".into(), &"written meanwhile".into(), &"closed".into())
-    );
-    assert_eq!((row["comments"].as_array().unwrap().len(), &row["labels"]), (1, &serde_json::json!(["keep"])), "{row}");
-}
-
 #[test]
 fn bytes_that_nobody_understands_are_kept_and_told() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a"]));
     let a = &clones[0];
     add(&home, a, &["One"]);
     branch(&home, a);
@@ -218,8 +174,7 @@ fn a_merge_of_the_users_in_a_mercurial_ledger_is_left_alone() {
 
 #[test]
 fn what_is_written_while_a_sync_sends_goes_with_the_next() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a"]));
     let a = &clones[0];
     let hook = remote.join("hooks/pre-receive");
     fs::create_dir_all(hook.parent().unwrap()).unwrap();
@@ -244,8 +199,7 @@ fn what_is_written_while_a_sync_sends_goes_with_the_next() {
 
 #[test]
 fn a_ledger_is_never_kept_where_it_would_be_published() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a"]));
     let a = &clones[0];
     fs::create_dir(a.join("plans")).unwrap();
     let before = users(a);
@@ -263,8 +217,7 @@ fn a_ledger_is_never_kept_where_it_would_be_published() {
     fs::write(out.join("issues.jsonl"), "").unwrap();
     fs::create_dir(a.join("archive")).unwrap();
     fs::write(a.join("archive/data.jsonl"), "mine\n").unwrap();
-    home.run(a, "git", &["add", "."]);
-    home.run(a, "git", &["commit", "-qm", "data"]);
+    commit_all(&home, a, "data");
     std::os::unix::fs::symlink(&out, a.join(".toft")).unwrap();
     home.toft(a, &["sync", "--commit"]);
     assert_eq!(home.run(a, "git", &["log", "-1", "--format=%s"]).trim(), "data");
@@ -412,8 +365,7 @@ fn the_guard_sees_through_disguises_and_lets_upstreams_own_pass() {
 
 #[test]
 fn proposals_follow_what_both_sides_do() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["keeper", "mine"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["keeper", "mine"]));
     let (keeper, mine) = (&clones[0], &clones[1]);
     add(&home, keeper, &["Upstream's"]);
     branch(&home, keeper);

@@ -1,10 +1,8 @@
 //! What agents are given, what they say, and what counts as done.
 #![cfg(target_os = "linux")]
 
-use std::{fs, path::Path};
-
-use serde_json::Value;
-use toft_stories::agents::{self, branch_of, data, issue, started};
+use toft_stories::agents::branch_of;
+use toft_stories::prelude::*;
 
 #[test]
 fn what_is_done_must_be_shown() {
@@ -55,8 +53,7 @@ fn an_agent_may_say_itself_how_it_went() {
     assert_eq!(text, fs::read_to_string(home.path().join("brief.stdin")).unwrap());
     assert!(text.contains("which colour?") && text.contains("blue"), "{text}");
     let id = issue(&home, &repo)["id"].as_str().unwrap().to_owned();
-    let log = home.toft(&repo, &["show", &id, "--log"]).ok();
-    assert!(log.contains("exited with 0"), "{log}");
+    home.toft(&repo, &["show", &id, "--log"]).says("exited with 0");
     let task = data(&home, &repo, &["list", "tasks", "--all"])[0]["id"].as_str().unwrap().to_owned();
     let attempts = data(&home, &repo, &["show", &task])["attempts"].clone();
     let last = attempts.as_array().unwrap().last().unwrap();
@@ -101,13 +98,11 @@ fn a_command_that_cannot_be_started_costs_the_task_nothing() {
     let ready = data(&home, &repo, &["ready"]);
     assert_eq!(ready.as_array().unwrap().len(), 1, "{ready}");
     assert_eq!(ready[0]["attempt"], 0, "{ready}");
-    let said = home.toft(&repo, &["run"]).fails(2);
-    assert!(said.contains("--agent claude"), "{said}");
+    home.toft(&repo, &["run"]).refuses(2, "--agent claude");
     agents::script(&home, "beside", "#!/bin/sh\ngit commit -q --allow-empty -m beside\n");
     let said = home.toft(&repo, &["run", "--once", "--", "../beside"]).ok();
     assert!(said.contains("done"), "a program is named from where it is typed: {said}");
-    let said = home.toft(&repo, &["run", "--agent", "hal"]).fails(2);
-    assert!(said.contains("claude, codex, gemini, cursor, opencode"), "{said}");
+    home.toft(&repo, &["run", "--agent", "hal"]).refuses(2, "claude, codex, gemini, cursor, opencode");
 }
 
 #[test]
@@ -117,13 +112,11 @@ fn a_recipe_of_ones_own_replaces_the_built_in_one() {
     fs::create_dir_all(&config).unwrap();
     let own = "[run.agents.claude]\ncommand = [\"sh\", \"-c\", \"git commit -q --allow-empty -m own; echo '{\\\"result\\\":\\\"my own words\\\",\\\"total_cost_usd\\\":0.5}'\"]\n";
     fs::write(config.join("config.toml"), own).unwrap();
-    let said = home.toft(&repo, &["run", "--agent", "claude", "--once"]).ok();
-    assert!(said.contains("my own words"), "{said}");
+    home.toft(&repo, &["run", "--agent", "claude", "--once"]).says("my own words");
     let tree = repo.join(".toft");
     fs::create_dir_all(&tree).unwrap();
     fs::write(tree.join("config.toml"), "[run.agents.evil]\ncommand = [\"touch\", \"/tmp/evil\"]\n").unwrap();
-    let said = home.toft(&repo, &["run", "--agent", "evil"]).fails(2);
-    assert!(said.contains("only the user's own configuration"), "{said}");
+    home.toft(&repo, &["run", "--agent", "evil"]).refuses(2, "only the user's own configuration");
 }
 
 #[test]

@@ -2,17 +2,8 @@
 
 #![cfg(unix)]
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
-
-use toft_stories::{
-    issues::add,
-    sized,
-    yard::{CHECKED, Yard},
-};
+use toft_stories::prelude::*;
+use toft_stories::yard::CHECKED;
 
 #[test]
 fn an_issue_is_closed_when_its_work_has_landed() {
@@ -27,8 +18,7 @@ fn an_issue_is_closed_when_its_work_has_landed() {
     assert!(status.starts_with("1 finished, not landed: 1 clean"), "{status}");
     assert!(!yard.repo.join("one.txt").exists());
 
-    let would = yard.home.toft(&yard.repo, &["land", "-n"]).ok();
-    assert!(would.contains("first") && would.contains("ready to land"), "{would}");
+    yard.home.toft(&yard.repo, &["land", "-n"]).says_all(&["first", "ready to land"]);
     let before = yard.git(&["rev-parse", "main"]);
     let landed = yard.land();
     assert_eq!((landed["landed"].as_array().unwrap().len(), landed["checks"].as_u64()), (1, Some(1)));
@@ -53,8 +43,7 @@ fn an_issue_is_closed_when_its_work_has_landed() {
 #[test]
 fn with_other_configuration_an_issue_is_closed_when_its_work_is_done() {
     let yard = Yard::new("[land]\nclose = \"done\"\ncheck = [\"false\"]\n");
-    let id = yard.issue("first", "echo one > one.txt", "echo two > one.txt");
-    yard.run(&[]);
+    let id = yard.finish("first", "echo one > one.txt", "echo two > one.txt");
     assert_eq!(yard.status(&id), "closed");
     // Work that is sent back opens it again.
     yard.configure("[land]\nclose = \"done\"\ncheck = [\"! grep -q one one.txt\"]\n");
@@ -117,36 +106,12 @@ fn everything_lands_in_the_end_without_a_person() {
 }
 
 #[test]
-fn the_culprit_is_found_and_the_others_land() {
-    let yard = Yard::new(&format!("{CHECKED}batch = 8\n"));
-    for n in 0..8 {
-        let script = if n == 5 { "echo 1 > ports/five".to_owned() } else { format!("echo {n} > plain{n}.txt") };
-        yard.issue(&format!("work{n}"), &script, "git merge -q --no-edit $newest; echo 5 > ports/five");
-    }
-    yard.run(&[]);
-    let landed = yard.land();
-    assert_eq!(landed["landed"].as_array().unwrap().len(), 7, "{landed}");
-    let bounced = &landed["bounced"][0];
-    assert_eq!((bounced["title"].as_str(), bounced["bounces"][0]["reason"].as_str()), (Some("work5"), Some("check")));
-    assert!(bounced["bounces"][0]["message"].as_str().unwrap().contains("two services use port 1"), "{bounced}");
-    // One for the batch, three for the culprit, one more before it is blamed, one for what stood behind it.
-    assert!(landed["checks"].as_u64().unwrap() <= 6, "{landed}");
-    yard.every_state_of_the_target_is_green();
-    yard.run(&["--land"]);
-    assert!(yard.brief("work5").contains("two services use port 1"));
-    assert_eq!(yard.land()["waiting"], serde_json::json!([]));
-    assert_eq!(yard.landed().len(), 8);
-}
-
-#[test]
 fn a_check_that_changes_its_mind_blames_nobody_and_is_listed() {
     let yard = Yard::new("[land]\ncheck = [\"test -e $HOME/seen || { touch $HOME/seen; false; }\"]\n");
-    yard.issue("first", "echo one > one.txt", "false");
-    yard.run(&[]);
+    yard.finish("first", "echo one > one.txt", "false");
     let landed = yard.land();
     assert_eq!((landed["landed"].as_array().unwrap().len(), landed["checks"].as_u64()), (1, Some(2)), "{landed}");
-    let flaky = yard.home.toft(&yard.repo, &["land", "flaky"]).ok();
-    assert!(flaky.contains("passed 1 of 2"), "{flaky}");
+    yard.home.toft(&yard.repo, &["land", "flaky"]).says("passed 1 of 2");
 }
 
 #[test]
@@ -154,15 +119,13 @@ fn a_red_target_stops_the_queue_and_blames_nobody() {
     let yard = Yard::new(CHECKED);
     yard.write("ports/one", "1\n");
     yard.commit("break it");
-    let id = yard.issue("first", "echo one > one.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("first", "echo one > one.txt", "false");
     let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
     assert!(said.contains("before the target itself is mended") && said.contains("two services use port 1"), "{said}");
     assert_eq!((yard.status(&id), yard.landed().len()), ("in_progress".into(), 0));
     yard.write("ports/one", "2\n");
     yard.commit("mend it");
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
 }
 
 #[test]
@@ -171,16 +134,13 @@ fn work_that_conflicts_goes_back_with_the_intent_of_both() {
     let other = yard.issue("greet", "echo 'words: hello' > shared.txt", "false");
     yard.home.toft(&yard.repo, &["edit", &other, "--body", "Visitors are to be greeted in English."]).ok();
     let again = "git merge -q --no-edit $newest >/dev/null 2>&1; echo 'words: hello bye' > shared.txt";
-    let id = yard.issue("part", "echo 'words: bye' > shared.txt", again);
-    yard.run(&[]);
-    let would = yard.home.toft(&yard.repo, &["land", "-n"]).ok();
-    assert!(would.contains(&format!("conflicts with {other} in shared.txt")), "{would}");
+    let id = yard.finish("part", "echo 'words: bye' > shared.txt", again);
+    yard.home.toft(&yard.repo, &["land", "-n"]).says(&format!("conflicts with {other} in shared.txt"));
     let status = yard.home.toft(&yard.repo, &["status"]).ok();
     assert!(status.starts_with("2 finished, not landed: 1 clean, 1 conflict"), "{status}");
     let landed = yard.land();
     assert_eq!(landed["bounced"][0]["issue"].as_str(), Some(id.as_str()), "{landed}");
-    let shown = yard.home.toft(&yard.repo, &["land", "show", &id]).ok();
-    assert!(shown.contains("sent back (conflict)") && shown.contains("shared.txt"), "{shown}");
+    yard.home.toft(&yard.repo, &["land", "show", &id]).says_all(&["sent back (conflict)", "shared.txt"]);
     let branch = yard.home.toft(&yard.repo, &["ws", "list", "--json"]).data();
     yard.run(&["--land"]);
     let brief = yard.brief("part");
@@ -224,8 +184,7 @@ fn what_must_not_land_goes_back() {
     }
     let fine = yard.issue("fine", "echo A=1 > .env.example; printf 'a\\n=======\\n' > b.txt", "false");
     yard.run(&[]);
-    let landed = yard.land();
-    assert_eq!(yard.status(&fine), "closed");
+    let landed = yard.land_and_close(&fine);
     for (title, _, said) in cases {
         let bounced = landed["bounced"].as_array().unwrap().iter().find(|row| row["title"] == title).cloned();
         let bounce = bounced.unwrap_or_else(|| panic!("{title}: {landed}"))["bounces"][0].clone();
@@ -240,14 +199,11 @@ fn a_reviewer_approves_work_or_returns_it_with_comments() {
     let yard = Yard::new("[land]\ncheck = [\"true\"]\nreview = { default = \"none\", \"label:risky\" = \"human\" }\n");
     let id = yard.issue("risky", "printf 'a\\nb\\n' > risky.txt", "printf 'a\\nc\\n' > risky.txt");
     yard.home.toft(&yard.repo, &["edit", &id, "--label", "risky"]).ok();
-    let plain = yard.issue("plain", "echo p > plain.txt", "false");
-    yard.run(&[]);
+    let plain = yard.finish("plain", "echo p > plain.txt", "false");
     yard.land();
     assert_eq!((yard.status(&id), yard.status(&plain)), ("in_progress".into(), "closed".into()));
-    let waiting = yard.home.toft(&yard.repo, &["review"]).ok();
-    assert!(waiting.contains("risky") && waiting.contains("waits for review"), "{waiting}");
-    let shown = yard.home.toft(&yard.repo, &["review", &id]).ok();
-    assert!(shown.contains("+b"), "{shown}");
+    yard.home.toft(&yard.repo, &["review"]).says_all(&["risky", "waits for review"]);
+    yard.home.toft(&yard.repo, &["review", &id]).says("+b");
     yard.home.toft(&yard.repo, &["review", &id, "--return"]).fails(2);
     yard.home
         .toft(&yard.repo, &["review", &id, "--return", "-m", "not like this", "--at", "risky.txt:2", "say c"])
@@ -257,8 +213,7 @@ fn a_reviewer_approves_work_or_returns_it_with_comments() {
     assert!(brief.contains("not like this") && brief.contains("risky.txt:2: say c"), "{brief}");
     assert_eq!(yard.status(&id), "in_progress", "the new commit was not approved");
     yard.home.toft(&yard.repo, &["review", &id, "--approve"]).ok();
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
     assert_eq!(fs::read_to_string(yard.repo.join("risky.txt")).unwrap(), "a\nc\n");
 }
 
@@ -274,8 +229,7 @@ fn work_is_verified_before_it_is_done() {
 
     // An agent that finishes itself is verified by its runner, too.
     let reports = "echo 3 > ports/three; git add -A; git commit -q -m three; toft finish -m three --evidence HEAD";
-    let id = yard.issue("second", reports, "false");
-    yard.run(&[]);
+    let id = yard.finish("second", reports, "false");
     let workflow = yard.home.toft(&yard.repo, &["show", &id, "--json"]).data()["workflow"].as_str().unwrap().to_owned();
     let shown = yard.home.toft(&yard.repo, &["flow", "show", &workflow, "--json"]).data().to_string();
     assert!(shown.contains("\"verified\":[{") && shown.contains("sh check.sh"), "{shown}");
@@ -299,32 +253,11 @@ fn work_is_verified_before_it_is_done() {
 }
 
 #[test]
-fn work_lands_squashed_or_rebased() {
-    for how in ["squash", "rebase"] {
-        let yard = Yard::new(&format!("[land]\nhow = \"{how}\"\ncheck = [\"sh check.sh\"]\n"));
-        let two = "echo 1 > a.txt; git add -A; git commit -q -m 'first step'; echo 2 > a.txt";
-        yard.issue("one", two, "false");
-        yard.issue("two", "echo 3 > b.txt", "false");
-        yard.run(&[]);
-        let landed = yard.land();
-        assert_eq!(landed["landed"].as_array().unwrap().len(), 2, "{how}: {landed}");
-        let merges = yard.git(&["log", "--merges", "--format=%h", "main"]);
-        assert_eq!(merges, "", "{how}");
-        let subjects = yard.git(&["log", "--format=%s", "main"]);
-        assert_eq!(subjects.contains("first step"), how == "rebase", "{how}: {subjects}");
-        assert_eq!(yard.landed().len(), 2, "{how}");
-        assert_eq!(yard.land()["landed"], serde_json::json!([]), "{how}");
-        assert_eq!(yard.git(&["status", "--porcelain"]), "");
-    }
-}
-
-#[test]
 fn commands_of_a_repository_run_only_when_they_are_trusted() {
     let yard = Yard::new("");
     yard.write(".toft/config.toml", "[land]\ncheck = [\"touch $HOME/ran\"]\n");
     yard.commit("configure");
-    yard.issue("first", "echo one > one.txt", "false");
-    yard.run(&[]);
+    yard.finish("first", "echo one > one.txt", "false");
     let said = yard.home.toft(&yard.repo, &["land"]).fails(4);
     assert!(said.contains("nobody here trusted") && said.contains("toft trust"), "{said}");
     assert!(!yard.home.path().join("home/ran").exists());
@@ -338,8 +271,7 @@ fn what_an_agent_writes_into_its_files_does_not_decide_how_it_lands() {
     let yard = Yard::new("[land]\ncheck = [\"sh check.sh\"]\nreview = \"human\"\n");
     let lies = "mkdir -p .toft; printf '[land]\\nclose = \"done\"\\nreview = \"none\"\\ncheck = []\\n' > .toft/config.toml; \
                 git add -A; git commit -q -m lies; toft finish -m lies --evidence HEAD";
-    let id = yard.issue("first", lies, "false");
-    yard.run(&[]);
+    let id = yard.finish("first", lies, "false");
     assert_eq!(yard.status(&id), "in_progress");
     let landed = yard.land();
     assert_eq!(landed["landed"], serde_json::json!([]), "{landed}");
@@ -348,8 +280,7 @@ fn what_an_agent_writes_into_its_files_does_not_decide_how_it_lands() {
 #[test]
 fn withdrawn_work_does_not_land_unless_it_is_named() {
     let yard = Yard::new(CHECKED);
-    let id = yard.issue("first", "echo one > one.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("first", "echo one > one.txt", "false");
     yard.home.toft(&yard.repo, &["land", "withdraw", &id, "-m", "not now"]).ok();
     assert_eq!(yard.status(&id), "closed");
     assert_eq!(yard.land()["landed"], serde_json::json!([]));
@@ -357,8 +288,7 @@ fn withdrawn_work_does_not_land_unless_it_is_named() {
     assert_eq!(landed["landed"].as_array().unwrap().len(), 1, "{landed}");
 
     // What was looked at lands, and nothing that came after it.
-    let id = yard.issue("seen", "echo one > seen.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("seen", "echo one > seen.txt", "false");
     let queued = yard.home.toft(&yard.repo, &["land", "show", &id, "--json"]).data();
     let tip = queued["landing"]["tip"].as_str().or(queued["tip"].as_str()).unwrap().to_owned();
     yard.home.toft(&yard.repo, &["land", &id, "--commit", "0123456789ab"]).fails(5);
@@ -369,8 +299,7 @@ fn withdrawn_work_does_not_land_unless_it_is_named() {
     assert!(yard.repo.join("seen.txt").exists());
 
     // Work that was sent back goes with its issue.
-    let id = yard.issue("second", "echo 1 > ports/two", "false");
-    yard.run(&[]);
+    let id = yard.finish("second", "echo 1 > ports/two", "false");
     yard.land();
     assert!(yard.home.toft(&yard.repo, &["land", "list"]).ok().contains("sent back: check"));
     yard.home.toft(&yard.repo, &["close", &id, "-m", "not needed"]).ok();
@@ -384,10 +313,12 @@ fn what_has_landed_is_taken_back_by_another_landing() {
         let id = yard.issue("first", "echo 2 > a; git add a; git commit -q -m a; echo 2 > ports/one", "false");
         yard.run(&["--land"]);
         yard.land();
-        yard.issue("second", "echo two > two.txt", "false");
-        yard.run(&[]);
+        yard.finish("second", "echo two > two.txt", "false");
         yard.land();
         assert!(yard.repo.join("ports/one").exists() && yard.repo.join("a").exists(), "{how}");
+        assert_eq!(yard.git(&["log", "--merges", "--format=%h", "main"]).is_empty(), how != "merge", "{how}");
+        let subjects = yard.git(&["log", "--format=%s", "main"]);
+        assert_eq!(subjects.lines().any(|subject| subject == "a"), how != "squash", "{how}: {subjects}");
         let undone = yard.home.toft(&yard.repo, &["undo"]).fails(5);
         assert!(undone.contains("toft land revert"), "{how}: {undone}");
         let reverted = yard.home.toft(&yard.repo, &["land", "revert", &id, "--json"]).data();
@@ -449,21 +380,9 @@ fn work_built_on_what_was_taken_back_is_sent_back() {
 }
 
 #[test]
-fn a_run_of_one_task_lands_it() {
-    let yard = Yard::new(CHECKED);
-    let id = yard.issue("first", "echo one > one.txt", "false");
-    let agent = yard.agent();
-    yard.home.toft(&yard.repo, &["run", "--once", "--land", "--", "sh", &agent]).ok();
-    assert_eq!(yard.status(&id), "closed");
-    let log = yard.home.toft(&yard.repo, &["history", &id]).ok();
-    assert!(log.contains("land.queued") && log.contains("land.landed"), "{log}");
-}
-
-#[test]
 fn work_that_a_person_merged_is_known_to_have_landed() {
     let yard = Yard::new(CHECKED);
-    let id = yard.issue("first", "echo one > one.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("first", "echo one > one.txt", "false");
     let branch = yard.home.toft(&yard.repo, &["ws", "list", "--json"]).data()[0]["branch"].as_str().unwrap().to_owned();
     yard.git(&["merge", "-q", "--no-edit", &branch]);
     let landed = yard.land();

@@ -1,22 +1,10 @@
 //! Agents are run: whatever they do, and whatever happens to the runner, every task ends once and nothing is left over.
 #![cfg(target_os = "linux")]
 
-use std::{
-    collections::BTreeMap,
-    fs, thread,
-    time::{Duration, Instant},
-};
-
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-use toft_stories::{
-    Home,
-    agents::{self, appears, branch_of, data, issue, seed, send, started},
-    sized,
-    workspaces::Dice,
-};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use toft_stories::agents::{appears, branch_of, seed, send};
+use toft_stories::prelude::*;
 
 /// An agent that does anything an agent may do. What it does for a task is one commit, whoever did it.
 const WILD: &str = r#"#!/bin/sh
@@ -230,19 +218,14 @@ fn the_next_run_goes_on_in_the_same_workspace_from_the_last_checkpoint() {
         if at_one_stroke {
             // A process that is replaced by another program has no environment for a moment.
             let there = || agents::left_over(&home).iter().any(|line| line.starts_with(&format!("{agent} ")));
-            let until = Instant::now() + Duration::from_secs(5);
-            while !there() {
-                assert!(Instant::now() < until, "it was left alone");
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            until(5, "it was left alone", || there());
         } else {
             agents::none_left(&home);
         }
         fs::remove_file(&began).unwrap();
         let second =
             format!("cat > {}; pwd > {0}.pwd; [ -e half ] && git add half && git commit -qm half", brief.display());
-        let ended = home.toft(&repo, &["run", "--once", "--", "sh", "-c", &second]).ok();
-        assert!(ended.contains("done"), "{ended}");
+        home.toft(&repo, &["run", "--once", "--", "sh", "-c", &second]).says("done");
         agents::none_left(&home);
         let text = fs::read_to_string(&brief).unwrap();
         assert!(text.contains("half of it is done") && text.contains("Earlier attempts"), "{text}");

@@ -2,22 +2,9 @@
 
 #![cfg(target_os = "linux")]
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::{Child, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
-
-use toft_stories::{
-    Home,
-    issues::add,
-    lab::{CLIENTS, Lab, installed},
-    models::{Model, Step},
-    sized, toft_bin,
-};
+use toft_stories::lab::{CLIENTS, Lab, installed};
+use toft_stories::models::{Model, Step};
+use toft_stories::prelude::*;
 
 /// Runners, one of each client. Whatever becomes of the story, they end.
 struct Runners(Vec<Child>);

@@ -2,23 +2,11 @@
 //! Kubernetes, and their containers as a node would start them. What docs/operate/server.md shows is run from there.
 #![cfg(target_os = "linux")]
 
-use std::{
-    fs,
-    io::Write as _,
-    net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::net::{TcpListener, TcpStream};
 
-use serde_json::{Value, json};
-use toft_cluster::Cluster;
-use toft_stories::{
-    FleetServer, Home,
-    containers::{Podman, clone_with_build, limited, succeeds},
-    repositories::add,
-    toft_bin, tool_dir,
-};
+use toft_stories::containers::{Podman, clone_with_build, limited, succeeds};
+use toft_stories::prelude::*;
+use toft_stories::repositories::add;
 
 fn text(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
@@ -65,7 +53,7 @@ fn setting(unit: &str, name: &str) -> String {
 }
 
 #[test]
-#[ignore = "wide: systemd and containers"]
+#[ignore = "long: systemd and containers"]
 fn the_unit_passes_the_checks_of_systemd() {
     if missing("systemd-analyze") {
         return;
@@ -102,7 +90,7 @@ fn the_unit_passes_the_checks_of_systemd() {
 }
 
 #[test]
-#[ignore = "wide: systemd and containers"]
+#[ignore = "long: systemd and containers"]
 fn the_unit_serves_restarts_and_stops_under_systemd() {
     let Some(podman) = Podman::new() else { return };
     if missing("systemd-analyze") {
@@ -168,7 +156,7 @@ fn the_unit_serves_restarts_and_stops_under_systemd() {
 }
 
 #[test]
-#[ignore = "wide: systemd and containers"]
+#[ignore = "long: systemd and containers"]
 fn every_stop_timeout_is_longer_than_the_slowest_drain() {
     let home = Home::new();
     let mut server = FleetServer::start(&home, &home.path().join("fleet.db").display().to_string(), &[]);
@@ -198,7 +186,7 @@ fn every_stop_timeout_is_longer_than_the_slowest_drain() {
 }
 
 #[test]
-#[ignore = "wide: systemd and containers"]
+#[ignore = "long: systemd and containers"]
 fn the_image_serves_as_the_guide_says_and_stops_by_itself() {
     let Some(podman) = Podman::new() else { return };
     if missing("buildah") {
@@ -283,7 +271,7 @@ fn manifests(home: &Home, tools: &Path, kind: &str) -> Value {
 }
 
 #[test]
-#[ignore = "wide: systemd and containers"]
+#[ignore = "long: systemd and containers"]
 fn the_manifests_fit_the_schemas_of_kubernetes_and_each_other() {
     let Some(tools) = kubernetes() else { return };
     let home = Home::new();
@@ -410,7 +398,7 @@ fn mount_dir(secrets: &Path) -> PathBuf {
 }
 
 #[test]
-#[ignore = "wide: systemd and containers"]
+#[ignore = "long: systemd and containers"]
 fn the_pods_of_the_manifests_serve_one_database() {
     let (Some(podman), Some(tools)) = (Podman::new(), kubernetes()) else { return };
     if missing("buildah") || !toft_cluster::available() {

@@ -1,14 +1,7 @@
 //! One server, many machines: verbs over HTTP, who may ask what, claims that wait, and servers that go away.
 #![cfg(target_os = "linux")]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
-
-use serde_json::Value;
-use toft_stories::{FleetServer, Home, repositories::add};
+use toft_stories::prelude::*;
 
 /// A home whose user is `name` on a server.
 fn user_of(server: &FleetServer, owner: &Home, name: &str, role: &str) -> Home {
@@ -46,25 +39,8 @@ fn clone_of(home: &Home, name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_machine_claims_from_a_server_and_finishes_there() {
-    let owner = Home::new();
-    let server = server(&owner);
-    let home = user_of(&server, &owner, "ana", "planner");
-    let repo = clone_of(&home, "api");
-    let (id, _) = add(&home, &repo, &["Fix it"]);
-    home.toft(&repo, &["claim"]).ok();
-    let status = home.toft(&repo, &["status"]).ok();
-    assert!(status.contains("ana in main"), "{status}");
-    home.run(&repo, "git", &["commit", "-q", "--allow-empty", "-m", "fixed"]);
-    home.toft(&repo, &["finish", "-m", "fixed", "--evidence", "HEAD"]).ok();
-    assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["status"], "closed");
-    home.toft(&repo, &["doctor"]).ok();
-}
-
-#[test]
 fn an_agent_has_a_token_for_its_own_task_that_ends_with_its_lease() {
-    let owner = Home::new();
-    let server = server(&owner);
+    let (owner, server) = Home::with(server);
     let home = user_of(&server, &owner, "build", "worker");
     let planner = user_of(&server, &owner, "ana", "planner");
     let repo = clone_of(&planner, "api");
@@ -103,26 +79,6 @@ toft finish -m done --evidence HEAD >> "$HOME/said" 2>&1 || echo failed >> "$HOM
     }
     let done = planner.toft(&repo, &["list", "--json"]).data();
     assert!(done.as_array().unwrap().iter().all(|row| row["status"] == "done"), "{done}");
-}
-
-#[test]
-fn a_waiting_claim_is_served_when_work_comes_and_costs_no_thread() {
-    let owner = Home::new();
-    let server = server(&owner);
-    let home = user_of(&server, &owner, "ana", "planner");
-    let repo = clone_of(&home, "api");
-    let mut waiting = home.command(&repo, toft_stories::toft_bin(), &["claim", "--wait=20s", "--json"]);
-    let waiting = waiting.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    let secret = fs::read_to_string(home.path().join("token")).unwrap();
-    let waits = || curl(&home, &format!("{}/readyz", server.url), secret.trim(), &[]).1["waiting"] == 1;
-    while !waits() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "nobody waits");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    home.toft(&repo, &["flow", "new", "late"]).ok();
-    let output = waiting.wait_with_output().unwrap();
-    assert!(output.status.success() && begun.elapsed() < Duration::from_secs(10), "{output:?}");
 }
 
 #[test]
@@ -167,8 +123,7 @@ fn a_server_that_is_killed_loses_nothing_and_clients_wait_for_the_next() {
 
 #[test]
 fn events_are_followed_from_where_a_reader_stopped() {
-    let owner = Home::new();
-    let server = server(&owner);
+    let (owner, server) = Home::with(server);
     let home = user_of(&server, &owner, "ana", "planner");
     let repo = clone_of(&home, "api");
     home.toft(&repo, &["flow", "new", "one"]).ok();
@@ -194,17 +149,14 @@ fn events_are_followed_from_where_a_reader_stopped() {
 
 #[test]
 fn tokens_are_needed_kept_apart_and_revoked() {
-    let owner = Home::new();
-    let server = server(&owner);
+    let (owner, server) = Home::with(server);
     let home = user_of(&server, &owner, "ana", "planner");
     let repo = clone_of(&home, "api");
     // Nobody acts under another's name, and a name below another's is not given away.
-    let said = home.toft(&repo, &["claim", "--as", "bob"]).fails(4);
-    assert!(said.contains("may not act as `bob`"), "{said}");
+    home.toft(&repo, &["claim", "--as", "bob"]).refuses(4, "may not act as `bob`");
     let env = [("TOFT_STORE", owner.path().join("fleet.db").display().to_string())];
     let env = env.each_ref().map(|(name, value)| (*name, value.as_str()));
-    let said = owner.toft_with(Path::new("/"), &env, &["token", "create", "ana-1"]).fails(2);
-    assert!(said.contains("another's"), "{said}");
+    owner.toft_with(Path::new("/"), &env, &["token", "create", "ana-1"]).refuses(2, "another's");
     // A planner makes no tokens.
     home.toft(&repo, &["token", "create", "eve"]).fails(4);
     // A token goes to no other server.
@@ -213,8 +165,7 @@ fn tokens_are_needed_kept_apart_and_revoked() {
     assert_eq!(other.status.code(), Some(4), "{other:?}");
     owner.toft_with(Path::new("/"), &env, &["token", "revoke", "ana"]).ok();
     std::thread::sleep(Duration::from_millis(1_200));
-    let said = home.toft(&repo, &["status"]).fails(4);
-    assert!(said.contains("does not know this token"), "{said}");
+    home.toft(&repo, &["status"]).refuses(4, "does not know this token");
     let listed = owner.toft_with(Path::new("/"), &env, &["token", "list", "-q"]).ok();
     assert_eq!(listed.trim(), "");
 }
@@ -222,10 +173,8 @@ fn tokens_are_needed_kept_apart_and_revoked() {
 #[test]
 fn nothing_goes_over_a_network_unencrypted() {
     let home = Home::new();
-    let said = home.toft(home.path(), &["serve", "--store", "x.db", "--listen", "0.0.0.0:0"]).fails(2);
-    assert!(said.contains("needs a certificate"), "{said}");
-    let said = home.toft(home.path(), &["status", "--store", "http://fleet.example"]).fails(2);
-    assert!(said.contains("without https"), "{said}");
+    home.toft(home.path(), &["serve", "--store", "x.db", "--listen", "0.0.0.0:0"]).refuses(2, "needs a certificate");
+    home.toft(home.path(), &["status", "--store", "http://fleet.example"]).refuses(2, "without https");
 }
 
 #[test]
@@ -262,8 +211,7 @@ fn a_server_speaks_tls_and_its_certificate_is_verified() {
 
 #[test]
 fn nonsense_is_answered_and_harms_nothing() {
-    let owner = Home::new();
-    let server = server(&owner);
+    let (owner, server) = Home::with(server);
     let secret = server.token(&owner, "ana", "admin");
     let verb = |name: &str| format!("{}/v1/verbs/{name}", server.url);
     for (name, body, expected) in [

@@ -1,15 +1,7 @@
 //! The interface of a server: which token may send which verb, and clients that are made from its description.
 #![cfg(target_os = "linux")]
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
-
-use serde_json::{Value, json};
-use toft_stories::{FleetServer, Home, fleet::Wire, sized, tool_dir};
+use toft_stories::prelude::*;
 
 fn server(home: &Home) -> FleetServer {
     FleetServer::start(home, &home.path().join("fleet.db").display().to_string(), &[])
@@ -99,8 +91,7 @@ fn every_verb_answers_every_kind_of_token_as_the_table_says() {
 
 #[test]
 fn a_stolen_token_of_an_agent_reaches_only_its_task_and_only_while_it_is_leased() {
-    let home = Home::new();
-    let server = server(&home);
+    let (home, server) = Home::with(server);
     let (worker, admin) = (server.token(&home, "ana", "worker"), server.token(&home, "eve", "admin"));
     let mut wire = Wire::to(&server);
     let plan = json!({ "request": { "plan": { "title": "other", "tasks": [{ "name": "other" }] }, "source": { "kind": "prompt", "text": "x" } } });
@@ -163,15 +154,13 @@ fn work_that_one_server_gets_is_claimed_by_who_waits_at_another() {
 
 #[test]
 fn a_code_makes_a_machine_a_worker_once() {
-    let home = Home::new();
-    let server = server(&home);
+    let (home, server) = Home::with(server);
     let store = home.path().join("fleet.db").display().to_string();
     let code =
         home.toft_with(Path::new("/"), &[("TOFT_STORE", &store)], &["token", "create", "build", "--join", "-q"]).ok();
     let code = code.trim().to_owned();
     let machine = Home::new();
-    let said = machine.toft(machine.path(), &["login", &server.url, "--code", &code]).ok();
-    assert!(said.contains("build (worker)"), "{said}");
+    machine.toft(machine.path(), &["login", &server.url, "--code", &code]).says("build (worker)");
     let again = Home::new();
     again.toft(again.path(), &["login", &server.url, "--code", &code]).fails(4);
     let status = machine.toft(machine.path(), &["status", "--store", &server.url]);
@@ -340,8 +329,7 @@ fn a_worker_speaks_for_its_own_agents_only() {
 #[test]
 fn a_server_ends_though_somebody_sent_half_a_request() {
     use std::io::Write as _;
-    let home = Home::new();
-    let mut server = server(&home);
+    let (home, mut server) = Home::with(server);
     let address = server.url.trim_start_matches("http://").to_owned();
     let mut half = std::net::TcpStream::connect(&address).unwrap();
     half.write_all(b"POST /v1/verbs/status HTTP/1.1\r\nAuth").unwrap();
@@ -359,8 +347,7 @@ fn a_server_ends_though_somebody_sent_half_a_request() {
 
 #[test]
 fn a_proxy_sees_nothing_of_a_server_on_this_machine() {
-    let home = Home::new();
-    let server = server(&home);
+    let (home, server) = Home::with(server);
     let token = server.token(&home, "ana", "admin");
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     proxy.set_nonblocking(true).unwrap();
@@ -427,49 +414,6 @@ fn a_crowd_of_waiting_claims_costs_little_and_one_is_served_at_once() {
     assert!(idle < 1_000 && waiting.0 < before.0 + 60 + count as u64 / 20, "{before:?} {waiting:?} {idle}");
 }
 
-#[test]
-fn pairs_of_claim_and_finish_through_a_server_are_done_once_each() {
-    let yard = Yard::new();
-    let (clients, seconds) = (sized(4, 8), sized(1, 5) as u64);
-    let (width, plans) = (500, sized(2, 40));
-    for _ in 0..plans {
-        let tasks: Vec<Value> = (0..width).map(|n| json!({ "name": format!("t{n}") })).collect();
-        let plan = json!({ "request": { "plan": { "title": "many", "tasks": tasks }, "source": { "kind": "prompt", "text": "x" } } });
-        assert_eq!(Wire::to(&yard.server).verb(&yard.admin, "flow.new", &plan).0, 200);
-    }
-    let until = Instant::now() + Duration::from_secs(seconds);
-    let worker = |n: usize| {
-        let (mut wire, ana) = (Wire::to(&yard.server), yard.ana.clone());
-        std::thread::spawn(move || {
-            let mut done = Vec::new();
-            let caller = json!({ "agent": format!("ana-{n}") });
-            while Instant::now() < until {
-                let (status, said) = wire.verb(&ana, "claim", &json!({ "caller": caller, "request": {} }));
-                if status != 200 {
-                    break;
-                }
-                let claim = &said["outcome"]["claims"][0];
-                let (id, fence) = (claim["task"]["id"].clone(), claim["lease"]["token"].clone());
-                let end = json!({ "id": id, "fence": fence, "how": { "done": { "no_change": "x" } }, "message": "x" });
-                let (status, said) = wire.verb(&ana, "finish", &json!({ "caller": caller, "request": end }));
-                assert_eq!(status, 200, "{said}");
-                done.push(id.as_str().unwrap().to_owned());
-            }
-            done
-        })
-    };
-    let begun = Instant::now();
-    let workers: Vec<_> = (0..clients).map(worker).collect();
-    let mut all: Vec<String> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
-    let rate = all.len() as f64 / begun.elapsed().as_secs_f64();
-    let count = all.len();
-    all.sort();
-    all.dedup();
-    eprintln!("{clients} clients: {rate:.0} pairs of claim and finish a second");
-    assert_eq!(count, all.len(), "done twice");
-    assert!(count > 0);
-}
-
 /// The directory of the generators, where `.ci/run` installs them.
 fn tools() -> Option<PathBuf> {
     let tools = tool_dir("openapi");
@@ -482,8 +426,7 @@ fn tools() -> Option<PathBuf> {
 #[ignore = "wide: generators of clients"]
 fn clients_that_are_made_from_the_description_claim_and_finish() {
     let Some(tools) = tools() else { return };
-    let home = Home::new();
-    let server = server(&home);
+    let (home, server) = Home::with(server);
     let token = server.token(&home, "ana", "admin");
     let (status, described) = Wire::to(&server).send("GET", "/v1/openapi.json", "", "");
     assert_eq!(status, 200);

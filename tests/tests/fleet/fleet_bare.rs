@@ -4,18 +4,11 @@
 //! `git http-backend` behind a few lines of Python.
 #![cfg(target_os = "linux")]
 
-use std::{
-    env, fs,
-    process::{Child, Command, Stdio},
-    time::{Duration, Instant},
-};
+use std::env;
 
-use toft_stories::{
-    FleetServer, Home,
-    far_network::{Place, prepare_hub, tell_alone},
-    repositories::add,
-    toft_bin,
-};
+use toft_stories::far_network::{Place, prepare_hub, tell_alone};
+use toft_stories::prelude::*;
+use toft_stories::repositories::add;
 
 /// Set where the story is told.
 const INSIDE: &str = "TOFT_BARE_INSIDE";
@@ -57,17 +50,6 @@ server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()
 "#;
 
-/// A process that ends with the story.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 #[ignore = "wide: a network of its own"]
 fn a_machine_without_a_clone_joins_clones_works_and_its_work_lands() {
@@ -89,14 +71,12 @@ fn certificates(home: &Home) {
     home.run(home.path(), "sh", &["-c", &make]);
 }
 
-fn git_server(home: &Home) -> Ends {
+fn git_server(home: &Home) -> ChildGuard {
     let mut serve = home.command(home.path(), "python3", &["-c", GIT_SERVER, HUB, GIT_PORT]);
-    let server = Ends(serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    let until = Instant::now() + Duration::from_secs(20);
-    while std::net::TcpStream::connect((HUB, GIT_PORT.parse::<u16>().unwrap())).is_err() {
-        assert!(Instant::now() < until, "git is not served");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let server = ChildGuard(serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    until(20, "git is not served", || {
+        !(std::net::TcpStream::connect((HUB, GIT_PORT.parse::<u16>().unwrap())).is_err())
+    });
     server
 }
 
@@ -165,8 +145,7 @@ fn tell() {
     ana.toft(&here, &["init", "--clone-url", &format!("https://{HUB}:{GIT_PORT}/stranger.git")]).ok();
     let (worked, said) = on_bare(&run);
     assert!(!worked && said.contains("its history is another one"), "{said}");
-    let listed = ana.toft(&here, &["init", "--clone-url", &url]).ok();
-    assert!(listed.contains(&url), "{listed}");
+    ana.toft(&here, &["init", "--clone-url", &url]).says(&url);
     let (worked, said) = on_bare(&run);
     assert!(worked && said.contains("1 done"), "{said}");
 
@@ -182,8 +161,7 @@ fn tell() {
     ana.toft(&here, &["sync"]).ok();
     let (worked, said) = on_bare(&run);
     assert!(worked && said.contains("1 done"), "{said}");
-    let landed = ana.toft(&here, &["land"]).ok();
-    assert!(landed.contains("1 landed"), "{landed}");
+    ana.toft(&here, &["land"]).says("1 landed");
     assert_eq!(ana.run(&ana.path().join("shop.git"), "git", &["show", "main:greeting"]), "bonjour\nbonjour\n");
     assert_eq!(ana.toft(&here, &["show", &second, "--json"]).data()["status"], "closed");
     let clones = fs::read_dir(bare.path().join("home/.local/share/toft/clones")).unwrap().flatten();

@@ -2,17 +2,9 @@
 //! twice, and no task has two holders.
 #![cfg(target_os = "linux")]
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
-
 use toft_cluster::{Fault, Pair, Patroni};
-use toft_stories::{
-    FleetServer, Home,
-    fleet_work::{History, require_one_holder_at_a_time, work_through},
-    sized,
-};
+use toft_stories::fleet_work::{History, require_one_holder_at_a_time, work_through};
+use toft_stories::prelude::*;
 
 /// How many workers claim and finish all the while: more than the server has connections.
 const WORKERS: usize = 6;
@@ -22,7 +14,7 @@ const FAULTS: [Fault; 6] =
     [Fault::Machine, Fault::Switchover, Fault::Supervisor, Fault::Switchover, Fault::Server, Fault::Switchover];
 
 #[test]
-#[ignore = "wide: Patroni"]
+#[ignore = "long: Patroni"]
 fn failovers_lose_nothing_that_workers_were_told() {
     if !toft_cluster::patroni_available() {
         assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "etcd, Patroni, HAProxy or PostgreSQL is not installed");
@@ -67,10 +59,9 @@ fn failovers_lose_nothing_that_workers_were_told() {
 }
 
 #[test]
-#[ignore = "wide: Patroni"]
+#[ignore = "wide: a pair of servers"]
 fn a_repeated_operation_is_not_answered_before_the_standby_has_it() {
-    if !toft_cluster::available() {
-        assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "PostgreSQL is not installed");
+    if !has_postgresql() {
         return;
     }
     let pair = Pair::start();

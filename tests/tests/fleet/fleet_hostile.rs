@@ -1,11 +1,7 @@
 //! Requests that no client sends: a server refuses them, answers the next one, and nobody else notices.
 #![cfg(target_os = "linux")]
 
-use std::time::{Duration, Instant};
-
-use serde_json::{Value, json};
-use toft_cluster::Cluster;
-use toft_stories::{FleetServer, Home, fleet::Wire};
+use toft_stories::prelude::*;
 
 struct Target {
     _home: Home,

@@ -1,14 +1,7 @@
 //! Issues of one machine are seen by every other one, through the server, without a remote.
 #![cfg(target_os = "linux")]
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
-
-use toft_stories::{FleetMachine, FleetServer, Home, Wire, sized};
+use toft_stories::prelude::*;
 
 fn serve(home: &Home) -> FleetServer {
     FleetServer::start(home, &home.path().join("fleet.db").display().to_string(), &[])
@@ -43,21 +36,10 @@ fn titles(machine: &FleetMachine, clone: &Path) -> BTreeSet<String> {
     rows.as_array().unwrap().iter().map(|row| row["title"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Two machines with a clone each.
-fn two(server: &FleetServer, owner: &Home, url: &str) -> [(FleetMachine, PathBuf); 2] {
-    [("ana", "planner"), ("far", "worker")].map(|(name, role)| {
-        let machine = FleetMachine::new(server, owner, name, role);
-        let clone = machine.clone_of(url, "shop");
-        (machine, clone)
-    })
-}
-
 #[test]
 #[ignore = "wide: servers and several clones"]
 fn an_issue_of_one_machine_is_claimed_at_another_and_closed_at_both() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner), upstream(&owner));
-    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let FleetTeam { owner: _owner, server: _server, url, ana, far, here, there } = FleetTeam::new();
     let id = ana.home.toft(&here, &["add", "Sell apples", "--body", "red ones", "-q"]).ok().trim().to_owned();
     assert!(far.home.toft(&there, &["ready"]).ok().contains("Sell apples"));
     assert!(far.home.toft(&there, &["show", &id]).ok().contains("red ones"));
@@ -76,9 +58,7 @@ fn an_issue_of_one_machine_is_claimed_at_another_and_closed_at_both() {
 #[test]
 #[ignore = "wide: servers and several clones"]
 fn both_sides_of_an_issue_are_kept_and_remotes_still_work() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner), upstream(&owner));
-    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let FleetTeam { owner: _owner, server: _server, url, ana, far, here, there } = FleetTeam::new();
     let id = ana.home.toft(&here, &["add", "Sell apples", "-q"]).ok().trim().to_owned();
     far.home.toft(&there, &["edit", &id, "--label", "fruit", "-m", "from far"]).ok();
     ana.home.toft(&here, &["edit", &id, "-p", "0", "-m", "from ana"]).ok();
@@ -109,9 +89,7 @@ fn both_sides_of_an_issue_are_kept_and_remotes_still_work() {
 
 #[test]
 fn what_is_private_stays_here() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner), upstream(&owner));
-    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let FleetTeam { owner, server, url, ana, far, here, there } = FleetTeam::new();
     // Written and deleted before others had it: with the server away nothing was sent.
     FleetMachine::configure(&here, "[sync]\nserver = false\n");
     let gone = ana.home.toft(&here, &["add", "Buy their shop", "-q"]).ok().trim().to_owned();
@@ -147,9 +125,7 @@ fn what_is_private_stays_here() {
 #[test]
 #[ignore = "wide: servers and several clones"]
 fn a_runner_that_waits_gets_a_new_issue_at_once() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner), upstream(&owner));
-    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let FleetTeam { owner: _owner, server, url: _url, ana, far, here, there } = FleetTeam::new();
     let args = ["claim", "--wait=60s"];
     let mut child = far.home.command(&there, toft_stories::toft_bin(), &args).spawn().unwrap();
     let mut wire = Wire::to(&server);
@@ -172,8 +148,7 @@ fn a_runner_that_waits_gets_a_new_issue_at_once() {
 
 #[test]
 fn nothing_is_lost_though_many_clones_write_and_servers_are_killed() {
-    let owner = Home::new();
-    let url = upstream(&owner);
+    let (owner, url) = Home::with(upstream);
     let store = owner.path().join("fleet.db").display().to_string();
     let mut first = serve(&owner);
     let address = first.url.trim_start_matches("http://").to_owned();
@@ -217,9 +192,7 @@ fn nothing_is_lost_though_many_clones_write_and_servers_are_killed() {
 
 #[test]
 fn only_those_who_work_add_to_a_ledger_and_only_lines_to_a_known_one() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner), upstream(&owner));
-    let [(ana, here), _far] = two(&server, &owner, &url);
+    let FleetTeam { owner, server, url: _url, ana, far: _far, here, there: _there } = FleetTeam::new();
     ana.home.toft(&here, &["add", "Sell apples"]).ok();
     let repository = ana.home.toft(&here, &["where", "--json"]).data()["repository"].as_str().unwrap().to_owned();
     let path = format!("/v1/ledgers/{repository}");
@@ -252,9 +225,7 @@ fn title_of(machine: &FleetMachine, clone: &Path, id: &str) -> String {
 #[test]
 #[ignore = "wide: servers and several clones"]
 fn a_generation_that_ended_without_a_next_one_is_replaced() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner), upstream(&owner));
-    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let FleetTeam { owner, server: _server, url: _url, ana, far, here, there } = FleetTeam::new();
     ana.home.toft(&here, &["add", "one"]).ok();
     // As a server leaves it that is killed between the two.
     let last = pieces(&owner).pop().unwrap();
@@ -271,9 +242,7 @@ fn a_generation_that_ended_without_a_next_one_is_replaced() {
 #[test]
 #[ignore = "wide: servers and several clones"]
 fn what_a_server_or_a_clone_has_lost_comes_back_from_the_other() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner), upstream(&owner));
-    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let FleetTeam { owner, server: _server, url: _url, ana, far, here, there } = FleetTeam::new();
     ana.home.toft(&here, &["add", "one"]).ok();
     let copy = owner.path().join("older");
     owner.run(owner.path(), "cp", &["-r", "fleet.objects", "older"]);
@@ -312,9 +281,7 @@ fn what_a_server_or_a_clone_has_lost_comes_back_from_the_other() {
 
 #[test]
 fn an_issue_arrives_whole_or_not_at_all() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner), upstream(&owner));
-    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let FleetTeam { owner, server: _server, url: _url, ana, far, here, there } = FleetTeam::new();
     let toft = |args: &[&str]| ana.home.toft(&here, args).ok().trim().to_owned();
     // One that is held back stays so when something else of it changes, and is whole when it is not held any more.
     let secret = format!("ghp_{}", "a1B2".repeat(9));
@@ -359,9 +326,7 @@ fn an_issue_arrives_whole_or_not_at_all() {
 
 #[test]
 fn a_strangers_line_or_question_stops_nobody() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner), upstream(&owner));
-    let [(ana, here), (far, there)] = two(&server, &owner, &url);
+    let FleetTeam { owner, server, url: _url, ana, far, here, there } = FleetTeam::new();
     ana.home.toft(&here, &["add", "one"]).ok();
     let repository = ana.home.toft(&here, &["where", "--json"]).data()["repository"].as_str().unwrap().to_owned();
     let mut wire = Wire::to(&server);

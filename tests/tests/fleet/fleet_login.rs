@@ -1,14 +1,8 @@
 //! People log in with an identity provider: a real one, on this machine.
 #![cfg(target_os = "linux")]
 
-use std::{
-    io::{BufRead as _, BufReader, Read as _},
-    path::Path,
-    process::Stdio,
-};
-
-use serde_json::{Value, json};
-use toft_stories::{FleetServer, Home, Wire, provider::Provider, toft_bin};
+use toft_stories::prelude::*;
+use toft_stories::provider::Provider;
 
 fn trade(server: &FleetServer, proof: &str, secret: &str) -> (u16, Value) {
     let digest = blake3::hash(secret.as_bytes()).to_hex().to_string();

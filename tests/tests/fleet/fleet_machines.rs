@@ -1,76 +1,39 @@
 //! Work that is not only on one disk: commits and logs of one machine are had by the others, through the server.
 #![cfg(target_os = "linux")]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
-
-use toft_stories::{FleetMachine, FleetServer, Home, Wire, repositories::add, tool_dir};
+use toft_stories::prelude::*;
+use toft_stories::repositories::add;
 
 /// An agent that writes a file named after its task's title.
 const WRITES: &str =
     "cat > /dev/null; echo \"$TOFT_TASK\" > \"work-$TOFT_TASK\"; git add -A; git commit -q -m \"work of $(hostname)\"";
 
-fn serve(home: &Home, args: &[&str]) -> FleetServer {
-    FleetServer::start(home, &home.path().join("fleet.db").display().to_string(), args)
-}
-
-/// The repository that everybody clones.
-fn upstream(home: &Home) -> String {
-    let seed = home.git("seed");
-    let bare = home.path().join("shop.git").display().to_string();
-    home.run(&seed, "git", &["clone", "-q", "--bare", ".", &bare]);
-    bare
-}
-
 fn subjects(home: &Home, dir: &Path, branch: &str) -> Vec<String> {
     home.run(dir, "git", &["log", "--format=%s", branch]).lines().map(str::to_owned).collect()
 }
 
-fn plan(machine: &FleetMachine, clone: &Path, titles: &[&str]) {
-    for title in titles {
-        machine.home.toft(clone, &["flow", "new", title]).ok();
-    }
-}
-
-#[test]
-#[ignore = "wide: servers, clones and S3"]
-fn work_of_a_machine_that_is_gone_lands_on_another() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner, &[]), upstream(&owner));
-    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
-    let far = FleetMachine::new(&server, &owner, "far", "worker");
-    let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
-    plan(&ana, &here, &["one", "two"]);
-    far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", WRITES]).ok();
-    // Nothing of that machine is left.
-    drop(far);
-    assert!(!there.exists());
-    let listed = ana.home.toft(&here, &["land", "list"]).ok();
-    assert_eq!(listed.matches("ready to land in any clone").count(), 2, "{listed}");
-    let landed = ana.home.toft(&here, &["land"]).ok();
-    assert!(landed.contains("2 landed"), "{landed}");
-    let files = ana.home.run(&here, "git", &["ls-tree", "--name-only", "main"]);
-    assert_eq!(files.lines().filter(|name| name.starts_with("work-")).count(), 2, "{files}");
-    assert!(ana.home.toft(&here, &["land", "list"]).ok().contains("Nothing waits"));
+/// A team with more planners.
+fn team_with(names: &[&str]) -> (FleetTeam, Vec<(FleetMachine, PathBuf)>) {
+    let team = FleetTeam::new();
+    let planner = |name: &&str| {
+        let machine = FleetMachine::new(&team.server, &team.owner, name, "planner");
+        let clone = machine.clone_of(&team.url, "shop");
+        (machine, clone)
+    };
+    let more = names.iter().map(planner).collect();
+    (team, more)
 }
 
 #[test]
 #[ignore = "wide: servers, clones and S3"]
 fn one_clone_lands_what_several_could() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner, &[]), upstream(&owner));
-    let far = FleetMachine::new(&server, &owner, "far", "worker");
-    let landers: Vec<FleetMachine> =
-        ["ana", "bob", "cem"].map(|name| FleetMachine::new(&server, &owner, name, "planner")).into();
-    let clones: Vec<PathBuf> = landers.iter().map(|lander| lander.clone_of(&url, "shop")).collect();
-    let there = far.clone_of(&url, "shop");
-    plan(&landers[0], &clones[0], &["one", "two", "three", "four", "five", "six"]);
-    far.home.toft(&there, &["run", "--slots", "2", "--until-idle", "--", "sh", "-c", WRITES]).ok();
+    let (team, more) = team_with(&["bob", "cem"]);
+    team.plan(&["one", "two", "three", "four", "five", "six"]);
+    team.far.home.toft(&team.there, &["run", "--slots", "2", "--until-idle", "--", "sh", "-c", WRITES]).ok();
+    let landers: Vec<(&FleetMachine, &PathBuf)> =
+        std::iter::once((&team.ana, &team.here)).chain(more.iter().map(|(lander, clone)| (lander, clone))).collect();
     std::thread::scope(|scope| {
-        for (lander, clone) in landers.iter().zip(&clones) {
+        for (lander, clone) in &landers {
             scope.spawn(|| lander.home.toft(clone, &["land"]));
         }
     });
@@ -78,8 +41,8 @@ fn one_clone_lands_what_several_could() {
     let merges = |lander: &FleetMachine, clone: &PathBuf| {
         subjects(&lander.home, clone, "main").iter().filter(|subject| subject.starts_with("Merge:")).count()
     };
-    let landed: usize = landers.iter().zip(&clones).map(|(lander, clone)| merges(lander, clone)).sum();
-    let left = landers[0].home.toft(&clones[0], &["land", "list", "--json"]).data();
+    let landed: usize = landers.iter().map(|(lander, clone)| merges(lander, clone)).sum();
+    let left = team.ana.home.toft(&team.here, &["land", "list", "--json"]).data();
     assert_eq!(landed + left.as_array().unwrap().len(), 6, "{landed} landed, {left}");
     assert!(landed >= 1);
 }
@@ -87,65 +50,51 @@ fn one_clone_lands_what_several_could() {
 #[test]
 #[ignore = "wide: servers, clones and S3"]
 fn landers_that_push_need_nobody_to_give_up_work() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner, &[]), upstream(&owner));
-    let far = FleetMachine::new(&server, &owner, "far", "worker");
-    let landers: Vec<FleetMachine> =
-        ["ana", "bob"].map(|name| FleetMachine::new(&server, &owner, name, "planner")).into();
-    let clones: Vec<PathBuf> = landers.iter().map(|lander| lander.clone_of(&url, "shop")).collect();
-    for clone in &clones {
+    let (team, more) = team_with(&["bob"]);
+    let landers = [(&team.ana, &team.here), (&more[0].0, &more[0].1)];
+    for (_, clone) in landers {
         FleetMachine::configure(clone, "[land]\ninto = \"origin/main\"\n");
     }
-    let there = far.clone_of(&url, "shop");
-    plan(&landers[0], &clones[0], &["one", "two", "three", "four"]);
-    far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", WRITES]).ok();
+    team.plan(&["one", "two", "three", "four"]);
+    team.far.home.toft(&team.there, &["run", "--until-idle", "--", "sh", "-c", WRITES]).ok();
     std::thread::scope(|scope| {
-        for (lander, clone) in landers.iter().zip(&clones) {
+        for (lander, clone) in landers {
             scope.spawn(|| lander.home.toft(clone, &["land"]));
         }
     });
-    landers[0].home.toft(&clones[0], &["land"]).ok();
-    let merges = subjects(&owner, Path::new(&url), "main");
+    team.ana.home.toft(&team.here, &["land"]).ok();
+    let merges = subjects(&team.owner, Path::new(&team.url), "main");
     assert_eq!(merges.iter().filter(|subject| subject.starts_with("Merge:")).count(), 4, "{merges:?}");
-    assert!(landers[0].home.toft(&clones[0], &["land", "list"]).ok().contains("Nothing waits"));
+    assert!(team.ana.home.toft(&team.here, &["land", "list"]).ok().contains("Nothing waits"));
 }
 
 #[test]
 #[ignore = "wide: servers, clones and S3"]
 fn work_that_was_sent_back_goes_on_at_another_machine() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner, &[]), upstream(&owner));
-    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
-    let (far, near) =
-        (FleetMachine::new(&server, &owner, "far", "worker"), FleetMachine::new(&server, &owner, "near", "worker"));
-    let (here, there, third) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"), near.clone_of(&url, "shop"));
-    plan(&ana, &here, &["one"]);
+    let FleetTeam { owner, server, url, ana, far, here, there } = FleetTeam::new();
+    let near = FleetMachine::new(&server, &owner, "near", "worker");
+    let third = near.clone_of(&url, "shop");
+    ana.plan(&here, &["one"]);
     let writes = "cat > /dev/null; echo far > file; git add -A; git commit -q -m far";
     far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", writes]).ok();
     fs::write(here.join("file"), "ana\n").unwrap();
     ana.home.run(&here, "git", &["add", "-A"]);
     ana.home.run(&here, "git", &["commit", "-q", "-m", "ana"]);
     ana.home.run(&here, "git", &["push", "-q", "origin", "main"]);
-    let sent = ana.home.toft(&here, &["land"]).ok();
-    assert!(sent.contains("1 sent back"), "{sent}");
+    ana.home.toft(&here, &["land"]).says("1 sent back");
     drop(far);
     let mends = "cat > /dev/null; test \"$(cat file)\" = far || exit 1; git fetch -q origin
         git merge -q -s ours origin/main; git commit -q --allow-empty -m mended";
     near.home.run(&third, "git", &["fetch", "-q"]);
     near.home.toft(&third, &["run", "--until-idle", "--", "sh", "-c", mends]).ok();
-    let landed = ana.home.toft(&here, &["land"]).ok();
-    assert!(landed.contains("1 landed"), "{landed}");
+    ana.home.toft(&here, &["land"]).says("1 landed");
     assert_eq!(ana.home.run(&here, "git", &["show", "main:file"]), "far\n");
 }
 
 #[test]
 #[ignore = "wide: servers, clones and S3"]
 fn the_log_of_an_agent_is_read_on_another_machine_while_it_works_and_later() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner, &[]), upstream(&owner));
-    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
-    let far = FleetMachine::new(&server, &owner, "far", "worker");
-    let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
+    let FleetTeam { owner: _owner, server: _server, url: _url, ana, far, here, there } = FleetTeam::new();
     let (id, _) = add(&ana.home, &here, &["Talk"]);
     ana.home.toft(&here, &["sync"]).ok();
     far.home.toft(&there, &["sync"]).ok();
@@ -180,12 +129,8 @@ fn the_log_of_an_agent_is_read_on_another_machine_while_it_works_and_later() {
 
 #[test]
 fn commits_and_logs_are_for_those_whose_token_says_so() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner, &[]), upstream(&owner));
-    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
-    let far = FleetMachine::new(&server, &owner, "far", "worker");
-    let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
-    plan(&ana, &here, &["one"]);
+    let FleetTeam { owner, server, url: _url, ana, far, here, there } = FleetTeam::new();
+    ana.plan(&here, &["one"]);
     let keeps = format!("{WRITES}; echo \"$TOFT_TOKEN\" > \"$HOME/job\"");
     far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", &keeps]).ok();
     let landing = ana.home.toft(&here, &["land", "list", "--json"]).data()[0].clone();
@@ -217,16 +162,11 @@ fn commits_and_logs_are_for_those_whose_token_says_so() {
 #[test]
 #[ignore = "wide: servers, clones and S3"]
 fn commits_stay_where_they_are_if_the_user_wants_it() {
-    let owner = Home::new();
-    let (server, url) = (serve(&owner, &[]), upstream(&owner));
-    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
-    let far = FleetMachine::new(&server, &owner, "far", "worker");
-    let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
+    let FleetTeam { owner, server: _server, url: _url, ana, far, here, there } = FleetTeam::new();
     FleetMachine::configure(&there, "[land]\nsend = false\n");
-    plan(&ana, &here, &["one"]);
+    ana.plan(&here, &["one"]);
     far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", WRITES]).ok();
-    let listed = ana.home.toft(&here, &["land", "list"]).ok();
-    assert!(listed.contains(&format!("is in {}", there.display())), "{listed}");
+    ana.home.toft(&here, &["land", "list"]).says(&format!("is in {}", there.display()));
     assert!(ana.home.toft(&here, &["land"]).ok().contains("0 landed"));
     assert!(!owner.path().join("fleet.objects/main/commits").exists());
 }
@@ -249,11 +189,7 @@ impl S3 {
         let args = ["-d", &dir, "-a", "127.0.0.1", "-p", &port, "-s", "--configure-bucket", "fleet"];
         let mut command = home.command(home.path(), program, &args);
         let child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
-        let until = Instant::now() + Duration::from_secs(30);
-        while std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
-            assert!(Instant::now() < until, "S3 is not served");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        until(30, "S3 is not served", || !(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err()));
         Some(Self { child, endpoint: format!("http://127.0.0.1:{port}") })
     }
 }
@@ -280,11 +216,9 @@ fn commits_and_logs_are_kept_in_s3() {
     ] {
         owner.set(name, value);
     }
-    let (mut server, url) = (serve(&owner, &["--objects", "s3://fleet/team/a"]), upstream(&owner));
-    let ana = FleetMachine::new(&server, &owner, "ana", "planner");
-    let far = FleetMachine::new(&server, &owner, "far", "worker");
-    let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
-    plan(&ana, &here, &["one"]);
+    let FleetTeam { owner, mut server, url: _url, ana, far, here, there } =
+        FleetTeam::served(owner, &["--objects", "s3://fleet/team/a"]);
+    ana.plan(&here, &["one"]);
     // Larger than what is sent at once.
     let talks =
         "cat > /dev/null; seq 1 20000; head -c 3000000 /dev/urandom > large; git add -A; git commit -q -m large";

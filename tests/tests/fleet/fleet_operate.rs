@@ -1,19 +1,9 @@
 //! Running a server: figures, limits, its log, whether it is ready, and how it is replaced by a newer one.
 #![cfg(target_os = "linux")]
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader, Write as _},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use serde_json::{Value, json};
-use toft_cluster::Cluster;
-use toft_stories::{FleetServer, Home, Wire, new_store_on, sized, toft_bin, tool_dir};
+use toft_stories::prelude::*;
 
 fn lacks(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap().status.success();
@@ -193,8 +183,7 @@ fn a_token_that_asks_too_often_waits_and_nobody_else_does() {
 #[test]
 #[ignore = "wide: Prometheus, a collector of traces, PostgreSQL"]
 fn a_server_logs_what_fails_and_on_request_everything() {
-    let home = Home::new();
-    let store = file_store(&home);
+    let (home, store) = Home::with(file_store);
     let mut quiet = LoggedServer::start(&home, &toft_bin(), &store, &["--listen", "127.0.0.1:0"]);
     let env = [("TOFT_STORE", store.as_str()), ("TOFT_TOKEN", "")];
     let token = home.toft_with(Path::new("/"), &env, &["token", "create", "ana", "-q"]).ok();
@@ -231,8 +220,7 @@ fn threads(pid: u32) -> usize {
 #[test]
 #[ignore = "wide: Prometheus, a collector of traces, PostgreSQL"]
 fn a_server_without_its_database_says_so_soon_and_costs_nothing() {
-    if !toft_cluster::available() {
-        assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "PostgreSQL is not installed");
+    if !has_postgresql() {
         return;
     }
     let mut cluster = Cluster::start();
@@ -258,11 +246,7 @@ fn a_server_without_its_database_says_so_soon_and_costs_nothing() {
     assert!(statuses[1..].iter().all(|status| *status == 503), "{statuses:?}");
     assert!(threads(server.pid()) <= before + 4, "{} threads, {before} before", threads(server.pid()));
     cluster.restart();
-    let until = Instant::now() + Duration::from_secs(30);
-    while probe().0 != 200 {
-        assert!(Instant::now() < until, "the server did not find its database again");
-        thread::sleep(Duration::from_millis(200));
-    }
+    until(30, "the server did not find its database again", || !(probe().0 != 200));
 }
 
 #[test]
@@ -323,7 +307,7 @@ impl Drop for EndOfWork<'_> {
 }
 
 #[test]
-#[ignore = "wide: Prometheus, a collector of traces, PostgreSQL"]
+#[ignore = "long: HAProxy"]
 fn servers_are_replaced_by_newer_ones_and_clients_at_work_see_nothing_of_it() {
     if !toft_cluster::available() || lacks("haproxy") {
         return;
@@ -396,6 +380,5 @@ fn servers_are_replaced_by_newer_ones_and_clients_at_work_see_nothing_of_it() {
     eprintln!("two servers replaced: {done:?} tasks done, no error shown");
     // One that this release would not understand is refused.
     cluster.psql(&format!("INSERT INTO {schema}.migrations VALUES (100, 'another')"));
-    let said = home.toft_with(Path::new("/"), &env, &["token", "list"]).fails(8);
-    assert!(said.contains("newer_store"), "{said}");
+    home.toft_with(Path::new("/"), &env, &["token", "list"]).refuses(8, "newer_store");
 }

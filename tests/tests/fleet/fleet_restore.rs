@@ -2,22 +2,14 @@
 //! acknowledged before the archive's end is there again.
 #![cfg(target_os = "linux")]
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
-
 use toft_cluster::BackupRepository;
-use toft_stories::{
-    FleetServer, Home,
-    fleet_work::{History, RetryingClient, Work, require_one_holder_at_a_time, work_through},
-    sized,
-};
+use toft_stories::fleet_work::{History, RetryingClient, Work, require_one_holder_at_a_time, work_through};
+use toft_stories::prelude::*;
 
 const WORKERS: usize = 4;
 
 #[test]
-#[ignore = "wide: pgBackRest"]
+#[ignore = "long: pgBackRest"]
 fn a_lost_database_is_restored_to_the_end_of_its_archive() {
     if !toft_cluster::backup_available() {
         assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "pgBackRest or PostgreSQL is not installed");

@@ -1,11 +1,7 @@
 //! One server, many teams: a token is for one space, and nothing of another is seen through it.
 #![cfg(target_os = "linux")]
 
-use std::path::Path;
-
-use serde_json::{Value, json};
-use toft_cluster::Cluster;
-use toft_stories::{FleetServer, Home, fleet::Wire};
+use toft_stories::prelude::*;
 
 fn cluster() -> Option<Cluster> {
     if toft_cluster::available() {

@@ -1,7 +1,7 @@
 //! The protocol: nothing that fits a server's description breaks it.
 #![cfg(target_os = "linux")]
 
-use toft_stories::{FleetServer, Home, fleet::Wire, sized, tool_dir};
+use toft_stories::prelude::*;
 
 fn server(home: &Home) -> FleetServer {
     FleetServer::start(home, &home.path().join("fleet.db").display().to_string(), &[])
@@ -15,8 +15,7 @@ fn nothing_that_the_description_allows_or_forbids_breaks_a_server() {
         assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "schemathesis is not installed; .ci/run does it");
         return;
     }
-    let home = Home::new();
-    let server = server(&home);
+    let (home, server) = Home::with(server);
     let token = server.token(&home, "ana", "admin");
     let (described, authorization) =
         (format!("{}/v1/openapi.json", server.url), format!("authorization: Bearer {token}"));

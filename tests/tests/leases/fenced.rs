@@ -1,39 +1,25 @@
 //! A holder that was stopped, lost or moved changes nothing; a living one keeps what it holds.
 
-use std::{
-    path::Path,
-    process::{Child, Command},
-    thread::sleep,
-    time::Duration,
-};
+use std::thread::sleep;
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-use toft_stories::Home;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use toft_stories::prelude::*;
 
-/// A process to hold a lease; ended when dropped.
-struct Holder(Child);
+/// A process to hold a lease.
+struct Holder(ChildGuard);
 
 impl Holder {
     fn start() -> Self {
-        Self(Command::new("sleep").arg("600").spawn().unwrap())
+        Self(ChildGuard(Command::new("sleep").arg("600").spawn().unwrap()))
     }
 
     fn pid(&self) -> String {
-        self.0.id().to_string()
+        self.0.0.id().to_string()
     }
 
     fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        kill(Pid::from_raw(self.0.0.id() as i32), signal).unwrap();
     }
 }
 
@@ -71,8 +57,7 @@ fn fence_of(claim: &serde_json::Value) -> (String, String) {
 
 #[test]
 fn a_holder_stopped_past_its_cap_is_refused_when_it_wakes() {
-    let home = Home::new();
-    let repo = one_task(&home);
+    let (home, repo) = Home::with(one_task);
     let holder = Holder::start();
     let claim = ["claim", "--as", "old", "--ttl", "500ms", "--cap", "1s", "--pid", &holder.pid(), "--json"];
     let (task, fence) = fence_of(&home.toft(&repo, &claim).data());
@@ -81,19 +66,6 @@ fn a_holder_stopped_past_its_cap_is_refused_when_it_wakes() {
     home.toft(&repo, &["claim", &task, "--as", "new"]).ok();
     home.toft(&repo, &["finish", &task, "--as", "new", "-m", "done", "--no-change", "abc"]).ok();
     holder.signal(Signal::SIGCONT);
-    refuses_every_verb(&home, &repo, &task, &fence);
-}
-
-#[test]
-fn a_holder_of_another_host_loses_its_lease_by_time_alone() {
-    let home = Home::new();
-    let repo = one_task(&home);
-    let holder = Holder::start();
-    let claim = ["claim", "--as", "old", "--ttl", "500ms", "--pid", &holder.pid(), "--json"];
-    let (task, fence) = fence_of(&home.toft_with(&repo, &[("TOFT_HOST", "far-away")], &claim).data());
-    home.toft(&repo, &["claim", "--as", "new"]).fails(6);
-    sleep(Duration::from_millis(700));
-    home.toft(&repo, &["claim", "--as", "new"]).ok();
     refuses_every_verb(&home, &repo, &task, &fence);
 }
 
@@ -116,8 +88,7 @@ fn a_living_holder_on_this_host_keeps_its_lease_past_its_time() {
 
 #[test]
 fn a_killed_holder_frees_its_task_at_the_next_look() {
-    let home = Home::new();
-    let repo = one_task(&home);
+    let (home, repo) = Home::with(one_task);
     let holder = Holder::start();
     let claim = ["claim", "--as", "old", "--ttl", "1h", "--pid", &holder.pid(), "--json"];
     let (task, fence) = fence_of(&home.toft(&repo, &claim).data());
@@ -131,27 +102,10 @@ fn a_killed_holder_frees_its_task_at_the_next_look() {
     refuses_every_verb(&home, &repo, &task, &fence);
 }
 
-#[test]
-fn a_task_that_kills_its_worker_is_parked_and_asks_a_human() {
-    let home = Home::new();
-    let repo = one_task(&home);
-    for _ in 0..3 {
-        let holder = Holder::start();
-        home.toft(&repo, &["claim", "--as", "victim", "--pid", &holder.pid()]).ok();
-    }
-    home.toft(&repo, &["claim"]).fails(6);
-    let status = home.toft(&repo, &["status"]).ok();
-    assert!(status.contains("Needs you") && status.contains("  failed: "), "{status}");
-    let task = home.toft(&repo, &["list", "-q"]).ok();
-    home.toft(&repo, &["retry", task.trim(), "-m", "fixed"]).ok();
-    home.toft(&repo, &["claim"]).ok();
-}
-
 /// Whoever asks for work takes back what others lost, and a ledger hears of it though there is nothing to take.
 #[test]
 fn an_issue_that_failed_for_good_says_so_at_once() {
-    let home = Home::new();
-    let repo = home.git("repo");
+    let (home, repo) = Home::with(|home| home.git("repo"));
     home.toft(&repo, &["init"]).ok();
     home.toft(&repo, &["add", "Deadly"]).ok();
     for _ in 0..3 {
@@ -165,8 +119,7 @@ fn an_issue_that_failed_for_good_says_so_at_once() {
 
 #[test]
 fn a_question_is_answered_after_its_asker_is_gone() {
-    let home = Home::new();
-    let repo = one_task(&home);
+    let (home, repo) = Home::with(one_task);
     let holder = Holder::start();
     home.toft(&repo, &["claim", "--as", "asker", "--pid", &holder.pid()]).ok();
     home.toft(&repo, &["finish", "waiting", "-m", "blue or red?", "--as", "asker"]).ok();
@@ -181,8 +134,7 @@ fn a_question_is_answered_after_its_asker_is_gone() {
 
 #[test]
 fn a_waiting_claim_is_served_when_work_arrives() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let waiter = home
         .command(&repo, toft_stories::toft_bin(), &["claim", "--wait=20s", "--json"])
         .stdout(std::process::Stdio::piped())

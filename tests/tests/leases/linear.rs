@@ -1,48 +1,29 @@
 //! What many processes saw of a few tasks can be explained by one order of their calls.
 
-use std::{
-    collections::BTreeMap,
-    sync::Mutex,
-    thread,
-    time::{Duration, Instant},
-};
+use std::sync::Mutex;
 
-use toft_stories::{
-    Home,
-    lease_model::{LeaseModel, Op, Won},
-    linear::{Call, linearizable},
-    sized,
-};
-
-/// Numbers that look random and repeat for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
+use toft_stories::lease_model::{Call, Op, Won, find_order};
+use toft_stories::prelude::*;
 
 /// Each of `workers` tries `tries` things with tasks all of them want: claim it, save or renew it, give it back or end
 /// it, now and then under a fence that is long over.
-fn history(home: &Home, tasks: &[String], workers: usize, tries: usize) -> BTreeMap<String, Vec<Call<Op>>> {
+fn history(home: &Home, tasks: &[String], workers: usize, tries: usize) -> BTreeMap<String, Vec<Call>> {
     let repo = home.path().join("api");
-    let calls: Mutex<BTreeMap<String, Vec<Call<Op>>>> = Mutex::default();
+    let calls: Mutex<BTreeMap<String, Vec<Call>>> = Mutex::default();
     let start = Instant::now();
     let now = || start.elapsed().as_nanos() as u64;
     thread::scope(|scope| {
         for worker in 0..workers {
             let (calls, repo, now) = (&calls, &repo, &now);
             scope.spawn(move || {
-                let mut dice = Dice(worker as u64 + 7);
+                let mut dice = Dice::new(worker as u64 + 7);
                 let agent = format!("w{worker}");
                 let mut fences: BTreeMap<String, Vec<String>> = BTreeMap::new();
                 for _ in 0..tries {
-                    let task = &tasks[dice.roll(tasks.len() as u64) as usize];
+                    let task = &tasks[dice.below(tasks.len() as u64) as usize];
                     let mine = fences.entry(task.clone()).or_default();
                     let (op, begin, end);
-                    if mine.is_empty() || dice.roll(3) == 0 {
+                    if mine.is_empty() || dice.below(3) == 0 {
                         begin = now();
                         let said = home.toft(repo, &["claim", task, "--as", &agent, "--json"]);
                         end = now();
@@ -58,9 +39,9 @@ fn history(home: &Home, tasks: &[String], workers: usize, tries: usize) -> BTree
                             },
                         };
                     } else {
-                        let token = mine[dice.roll(mine.len() as u64) as usize].clone();
+                        let token = mine[dice.below(mine.len() as u64) as usize].clone();
                         let fence = token.split_once('.').unwrap().0.parse().unwrap();
-                        let kind = dice.roll(8);
+                        let kind = dice.below(8);
                         let args: &[&str] = match kind {
                             0..=2 => &["save", task, "-m", "so far"],
                             3 => &["save", task],
@@ -93,8 +74,7 @@ fn history(home: &Home, tasks: &[String], workers: usize, tries: usize) -> BTree
 
 #[test]
 fn claims_saves_and_finishes_of_many_processes_have_one_order() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let (rounds, workers, tries) = (sized(2, 20), sized(16, 64), sized(8, 12));
     let (mut total, start) = (0, Instant::now());
     for round in 0..rounds {
@@ -104,7 +84,7 @@ fn claims_saves_and_finishes_of_many_processes_have_one_order() {
             made["tasks"].as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap().to_owned()).collect();
         for (task, calls) in history(&home, &tasks, workers, tries) {
             total += calls.len();
-            linearizable(&LeaseModel, &calls).unwrap_or_else(|stuck| panic!("{task}: {stuck}\n{calls:#?}"));
+            find_order(&calls).unwrap_or_else(|stuck| panic!("{task}: {stuck}\n{calls:#?}"));
         }
     }
     let took: Duration = start.elapsed();

@@ -1,12 +1,6 @@
 //! Backups: the disk is lost, the backup comes back, and everything is there.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use toft_cluster::Cluster;
-use toft_stories::{Home, story_server};
+use toft_stories::prelude::*;
 
 /// Work with a large detail, an issue and an answered question, on whatever store the home uses.
 fn work(home: &Home, repo: &Path) -> String {
@@ -22,8 +16,7 @@ fn work(home: &Home, repo: &Path) -> String {
 /// What can be seen of it.
 fn seen(home: &Home, repo: &Path, task: &str) -> [String; 4] {
     let show = home.toft(repo, &["show", task, "--json"]).data();
-    let context = home.toft(repo, &["show", task, "--context"]).ok();
-    assert!(context.contains("state of the migration"), "{context}");
+    home.toft(repo, &["show", task, "--context"]).says("state of the migration");
     let log = home.toft(repo, &["history", "--json", "--limit", "1000"]).data();
     let flows = home.toft(repo, &["flow", "list", "--json"]).data();
     let checkpoints = show["checkpoints"].to_string();
@@ -41,8 +34,7 @@ fn a_backup_survives_the_loss_of_the_disk_with_blobs_ledger_and_all() {
     if story_server().is_some() {
         return;
     }
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let task = work(&home, &repo);
     let before = seen(&home, &repo, &task);
     let issues = home.toft(&repo, &["list", "--json"]).data();
@@ -67,8 +59,7 @@ fn a_restore_never_deletes_a_store_and_replaces_a_whole_one_only_when_told_to() 
     if story_server().is_some() {
         return;
     }
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let task = work(&home, &repo);
     let backups = home.path().join("backups");
     fs::create_dir(&backups).unwrap();
@@ -76,8 +67,7 @@ fn a_restore_never_deletes_a_store_and_replaces_a_whole_one_only_when_told_to() 
     let kept = made["file"].as_str().unwrap().to_owned();
     assert_eq!(made["blobs"], 1);
     home.toft(&repo, &["flow", "new", "later", "--task", "x"]).ok();
-    let refused = home.toft(&repo, &["backup", "restore", &kept]).fails(5);
-    assert!(refused.contains("--replace"), "{refused}");
+    home.toft(&repo, &["backup", "restore", &kept]).refuses(5, "--replace");
 
     // While a process has the store open, it is not replaced below it.
     let store = repo.join(".git/toft/toft.db");
@@ -115,8 +105,7 @@ fn a_restore_never_deletes_a_store_and_replaces_a_whole_one_only_when_told_to() 
 
 #[test]
 fn a_space_on_a_server_is_backed_up_and_comes_back_on_another_server() {
-    if !toft_cluster::available() {
-        assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "PostgreSQL is not installed");
+    if !has_postgresql() {
         return;
     }
     let mut home = Home::new();

@@ -1,18 +1,6 @@
 //! Ways in which work was lost once, or nearly: each is told here so that it does not happen again.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-    time::Duration,
-};
-
-use toft_stories::{
-    Home, toft_bin,
-    workspaces::{Unmount, chmod, may_mount, whole},
-};
+use toft_stories::prelude::*;
 
 fn project(home: &Home) -> PathBuf {
     let repo = home.repo("api");
@@ -21,8 +9,7 @@ fn project(home: &Home) -> PathBuf {
         fs::write(repo.join(name), format!("{name}\n")).unwrap();
     }
     fs::write(repo.join(".gitignore"), "ig/\n.env\nnode_modules/\n").unwrap();
-    home.run(&repo, "git", &["add", "."]);
-    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    commit_all(home, &repo, "files");
     repo
 }
 
@@ -51,40 +38,8 @@ fn keeps(home: &Home, repo: &Path, commit: &str) {
 }
 
 #[test]
-fn everything_that_only_a_clone_has_is_put_away() {
-    let home = Home::new();
-    let repo = project(&home);
-    let clone = plot(&home, &repo, &["c", "--clone"]);
-    let on_its_branch = commit(&home, &clone, "one");
-    home.run(&clone, "git", &["switch", "-q", "-c", "other"]);
-    let on_another = commit(&home, &clone, "two");
-    home.run(&clone, "git", &["tag", "-a", "-m", "a tag", "v1"]);
-    home.run(&clone, "git", &["notes", "add", "-m", "a note"]);
-    home.run(&clone, "git", &["switch", "-q", "c"]);
-    let hook = clone.join(".git/hooks/pre-commit");
-    fs::create_dir_all(hook.parent().unwrap()).unwrap();
-    fs::write(&hook, "#!/bin/sh\n").unwrap();
-    chmod(&hook, 0o755);
-    home.toft(&repo, &["ws", "rm", "c"]).fails(5);
-    home.toft(&repo, &["ws", "rm", "c", "--rescue"]).ok();
-    keeps(&home, &repo, &on_its_branch);
-    keeps(&home, &repo, &on_another);
-    home.toft(&repo, &["ws", "restore", "c"]).ok();
-    assert_eq!(home.run(&clone, "git", &["rev-parse", "refs/heads/other"]).trim(), on_another);
-    assert_eq!(home.run(&clone, "git", &["cat-file", "-t", "v1"]).trim(), "tag");
-    assert_eq!(home.run(&clone, "git", &["notes", "show", "other"]).trim(), "a note");
-    assert_eq!(fs::metadata(&hook).unwrap().permissions(), fs::Permissions::from_mode(0o100_755));
-    // One that is on a landed commit, but has another branch, goes only when it is asked for.
-    home.run(&clone, "git", &["reset", "-q", "--hard", "HEAD~1"]);
-    home.toft(&repo, &["ws", "rm", "c"]).fails(5);
-    home.toft(&repo, &["ws", "rm", "c", "--rescue"]).ok();
-    keeps(&home, &repo, &on_another);
-}
-
-#[test]
 fn a_branch_is_not_its_own_landing_and_a_users_branch_is_not_ours() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     home.run(&repo, "git", &["branch", "feature"]);
     let plot = plot(&home, &repo, &["feature", "--base", "feature"]);
     let work = commit(&home, &plot, "work");
@@ -103,8 +58,7 @@ fn a_branch_is_not_its_own_landing_and_a_users_branch_is_not_ours() {
 
 #[test]
 fn gc_leaves_what_is_being_made_and_a_second_request_waits_for_the_first() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let config = home.path().join("home/.config/toft");
     fs::create_dir_all(&config).unwrap();
     let go = home.path().join("go");
@@ -122,8 +76,7 @@ fn gc_leaves_what_is_being_made_and_a_second_request_waits_for_the_first() {
     let start = |args: &[&str]| home.command(&repo, toft_bin(), args).stdout(Stdio::piped()).spawn().unwrap();
     let first = start(&["ws", "create", "--name", "live", "-q"]);
     being_made(1);
-    let said = home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
-    assert!(said.contains("another command is creating it"), "{said}");
+    home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).says("another command is creating it");
     fs::write(&go, "").unwrap();
     let path = String::from_utf8(first.wait_with_output().unwrap().stdout).unwrap();
     assert!(Path::new(path.trim()).join("a").is_file());
@@ -146,9 +99,8 @@ fn a_layer_is_mounted_once_however_many_ask_and_mounts_inside_are_not_reached_th
     if !may_mount() {
         return;
     }
-    let home = Home::new();
+    let (home, repo) = Home::with(project);
     let _unmount = Unmount(&home);
-    let repo = project(&home);
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"always\"\n").unwrap();
     let x = plot(&home, &repo, &["x"]);
     home.run(home.path(), "umount", &[x.to_str().unwrap()]);
@@ -174,15 +126,13 @@ fn a_layer_is_mounted_once_however_many_ask_and_mounts_inside_are_not_reached_th
     fs::write(outside.join("t"), "theirs\n").unwrap();
     fs::create_dir_all(y.join("ig/m")).unwrap();
     home.run(home.path(), "mount", &["--bind", outside.to_str().unwrap(), y.join("ig/m").to_str().unwrap()]);
-    let said = home.toft(&repo, &["ws", "rm", "y", "--rescue"]).fails(5);
-    assert!(said.contains("mounted"), "{said}");
+    home.toft(&repo, &["ws", "rm", "y", "--rescue"]).refuses(5, "mounted");
     assert_eq!(fs::read_to_string(outside.join("t")).unwrap(), "theirs\n");
 }
 
 #[test]
 fn what_is_in_its_place_now_is_not_taken_for_the_workspace() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let x = plot(&home, &repo, &["x"]);
     fs::remove_dir_all(&x).unwrap();
     home.run(home.path(), "git", &["clone", "-q", repo.to_str().unwrap(), x.to_str().unwrap()]);
@@ -201,8 +151,7 @@ fn what_is_in_its_place_now_is_not_taken_for_the_workspace() {
 
 #[test]
 fn commits_that_hardly_anything_knows_are_put_away() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     // Of a checkout's own refs, of a branch without a commit, stashed by a rebase in the middle.
     let x = plot(&home, &repo, &["x"]);
     home.run(&x, "git", &["checkout", "-q", "--detach"]);
@@ -233,8 +182,7 @@ fn commits_that_hardly_anything_knows_are_put_away() {
 
 #[test]
 fn odd_files_come_back_or_keep_their_workspace() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let x = plot(&home, &repo, &["x"]);
     // A tracked directory that became a link to elsewhere, whose files have odd permissions.
     let big = home.path().join("big");
@@ -252,8 +200,7 @@ fn odd_files_come_back_or_keep_their_workspace() {
     let y = plot(&home, &repo, &["y"]);
     fs::remove_file(y.join("a")).unwrap();
     home.run(&y, "mkfifo", &["a"]);
-    let said = home.toft(&repo, &["ws", "rm", "y", "--rescue"]).fails(5);
-    assert!(said.contains("neither a file nor a link"), "{said}");
+    home.toft(&repo, &["ws", "rm", "y", "--rescue"]).refuses(5, "neither a file nor a link");
     let z = plot(&home, &repo, &["z"]);
     home.run(&z, "git", &["init", "-q", "--bare", "ig/b.git"]);
     home.toft(&repo, &["ws", "rm", "z", "--rescue"]).ok();
@@ -263,8 +210,7 @@ fn odd_files_come_back_or_keep_their_workspace() {
 
 #[test]
 fn setting_up_writes_through_no_link_and_its_own_links_are_no_work() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let victim = home.path().join("victim");
     fs::create_dir(&victim).unwrap();
     fs::create_dir(repo.join("p")).unwrap();
@@ -279,8 +225,7 @@ fn setting_up_writes_through_no_link_and_its_own_links_are_no_work() {
     home.run(&repo, "git", &["commit", "-q", "-m", "a link"]);
     home.run(&repo, "git", &["switch", "-q", "main"]);
     fs::rename(home.path().join("p"), repo.join("p")).unwrap();
-    let said = home.toft(&repo, &["ws", "create", "--name", "x", "--base", "evil"]).ok();
-    assert!(said.contains("behind a link"), "{said}");
+    home.toft(&repo, &["ws", "create", "--name", "x", "--base", "evil"]).says("behind a link");
     assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
     let y = plot(&home, &repo, &["y"]);
     assert!(y.join("node_modules").is_dir() && y.join("p/evil").is_file());
@@ -291,8 +236,7 @@ fn setting_up_writes_through_no_link_and_its_own_links_are_no_work() {
 
 #[test]
 fn a_home_behind_a_link_is_one_place() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let link = home.path().join("link");
     std::os::unix::fs::symlink(home.path().join("home"), &link).unwrap();
     let env = [("HOME", link.to_str().unwrap())];
@@ -312,8 +256,7 @@ fn a_home_behind_a_link_is_one_place() {
 
 #[test]
 fn what_was_put_away_is_known_before_it_is_deleted() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let x = plot(&home, &repo, &["x"]);
     for version in ["v1\n", "v2\n"] {
         fs::write(x.join("work"), version).unwrap();

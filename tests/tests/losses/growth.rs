@@ -1,11 +1,6 @@
 //! Nothing grows without bound: what is old is forgotten, whatever a clock once said, and its space is given back.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use toft_stories::{Home, sized, story_server, toft_bin};
+use toft_stories::prelude::*;
 
 fn sql(home: &Home, repo: &Path, text: &str) -> String {
     home.run(repo, "sqlite3", &[".git/toft/toft.db", text])
@@ -86,8 +81,7 @@ fn a_blob_that_nothing_refers_to_goes_and_others_stay() {
     if story_server().is_some() {
         return;
     }
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["flow", "new", "F", "--task", "A"]).ok();
     let task = home.toft(&repo, &["--as", "w", "claim", "-q"]).ok().trim().to_owned();
     for letter in ["x", "y"] {
@@ -105,8 +99,7 @@ fn a_blob_that_nothing_refers_to_goes_and_others_stay() {
     for entry in fs::read_dir(&blobs).unwrap() {
         home.run(&repo, "touch", &["-d", "2 days ago", entry.unwrap().path().to_str().unwrap()]);
     }
-    let gone = home.toft(&repo, &["gc", "--data", "--json"]).data();
-    assert_eq!(gone["blobs"], 1, "{gone}");
+    assert_eq!(home.toft(&repo, &["gc", "--data", "--json"]).data()["blobs"], 1);
     let shown = home.toft(&repo, &["show", &task, "--json"]).data();
     assert!(shown["checkpoints"].to_string().contains("yyyy"), "{shown}");
 }
@@ -116,8 +109,7 @@ fn an_event_under_a_wrong_clock_does_not_stop_forgetting() {
     if story_server().is_some() {
         return;
     }
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let bin = toft_bin();
     let later = ["--exclude-monotonic", "-f", "+5y", bin.to_str().unwrap(), "flow", "new", "F", "--task", "A"];
     home.run(&repo, "faketime", &later);

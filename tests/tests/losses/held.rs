@@ -2,39 +2,13 @@
 //! limits and cycles, killed runners.
 #![cfg(target_os = "linux")]
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
-
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-use serde_json::{Value, json};
-use toft_cluster::Cluster;
-use toft_stories::{
-    Home,
-    agents::{self, data, none_left},
-    new_store_on, sized, story_server, toft_bin,
-    workspaces::may_mount,
-};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use toft_stories::agents::none_left;
+use toft_stories::prelude::*;
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
-}
-
-/// A workflow with tasks of these names; gives its id and theirs.
-fn flow(home: &Home, repo: &Path, tasks: &[&str], more: &[&str]) -> (String, Vec<String>) {
-    let mut args = vec!["flow", "new", "F"];
-    tasks.iter().for_each(|task| args.extend(["--task", task]));
-    let made = data(home, repo, &[&args, more].concat());
-    let tasks = made["tasks"].as_array().unwrap().iter().map(|task| text(&task["id"])).collect();
-    (text(&made["workflow"]["id"]), tasks)
 }
 
 /// Starts one command for each agent at the same time; gives how many succeeded.
@@ -105,9 +79,8 @@ fn behind_a_stopped_writer_others_wait_their_patience_and_are_told_which_process
     if story_server().is_some() {
         return;
     }
-    let home = Home::new();
-    let repo = home.repo("api");
-    let (_, tasks) = flow(&home, &repo, &["A", "B", "C"], &[]);
+    let (home, repo) = Home::with_repository("api");
+    let (_, tasks) = start_flow(&home, &repo, &["A", "B", "C"], &[]);
     let stopped = Stopped::writer(&home, &repo, &["--as", "stopped", "claim"]);
     let begun = Instant::now();
     let said = home.toft(&repo, &["--as", "other", "claim"]).fails(7);
@@ -252,100 +225,6 @@ fn a_full_disk_loses_no_issue_and_with_space_again_the_ledger_is_shared() {
 
 // ---- Rules of workflows
 
-#[test]
-fn a_question_is_answered_once_however_many_answer() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let (_, tasks) = flow(&home, &repo, &["first", "second"], &[]);
-    let ask = |task: &str| {
-        home.toft(&repo, &["--as", "w", "claim", task]).ok();
-        let asked = data(&home, &repo, &["--as", "w", "finish", task, "waiting", "-m", "red or blue?"]);
-        text(&asked["gate"]["id"])
-    };
-    let gate = ask(&tasks[0]);
-    home.toft(&repo, &["answer", &gate, "red"]).ok();
-    home.toft(&repo, &["answer", &gate, "blue"]).fails(3);
-    home.toft(&repo, &["answer", &tasks[0], "blue"]).fails(3);
-    let gate = ask(&tasks[1]);
-    for n in 0..6 {
-        home.toft(&repo, &["agent", "register", &format!("agent{n}"), "--role", "human"]).ok();
-    }
-    assert_eq!(at_once(&home, &repo, 6, &["answer", &gate, "red"]), 1);
-    is_whole(&home, &repo);
-}
-
-#[test]
-fn questions_of_work_that_was_given_up_ask_nobody_and_revive_nothing() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let (workflow, tasks) = flow(&home, &repo, &["skipped", "abandoned"], &[]);
-    for (task, question) in tasks.iter().zip(["skip me?", "abandon me?"]) {
-        home.toft(&repo, &["--as", "w", "claim", task]).ok();
-        home.toft(&repo, &["--as", "w", "finish", task, "waiting", "-m", question]).ok();
-    }
-    home.toft(&repo, &["close", &tasks[0], "-m", "no"]).ok();
-    let status = home.toft(&repo, &["status"]).ok();
-    assert!(!status.contains("skip me?") && status.contains("abandon me?"), "{status}");
-    home.toft(&repo, &["flow", "abandon", &workflow, "-m", "no"]).ok();
-    assert!(!home.toft(&repo, &["status"]).ok().contains("abandon me?"));
-    home.toft(&repo, &["answer", &tasks[1], "late"]);
-    home.toft(&repo, &["claim", &tasks[1]]).fails(5);
-    let states = data(&home, &repo, &["list", "tasks", "--all"]);
-    let states: BTreeSet<&str> = states.as_array().unwrap().iter().filter_map(|task| task["status"].as_str()).collect();
-    assert_eq!(states, BTreeSet::from(["cancelled", "skipped"]));
-    is_whole(&home, &repo);
-}
-
-#[test]
-fn workflows_cannot_be_made_to_wait_for_each_other() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let (_, first) = flow(&home, &repo, &["a"], &[]);
-    let (_, second) = flow(&home, &repo, &["b"], &["--needs", &first[0]]);
-    home.toft(&repo, &["--as", "w", "claim", &first[0]]).ok();
-    for on in [&second[0], &first[0]] {
-        let said = home.toft(&repo, &["--as", "w", "finish", &first[0], "waiting", "--on", on]).fails(5);
-        assert!(said.contains("error[cycle]"), "{said}");
-    }
-    home.toft(&repo, &["--as", "w", "finish", &first[0], "release"]).ok();
-    is_whole(&home, &repo);
-}
-
-#[test]
-fn a_plan_that_changes_takes_nothing_from_who_is_at_work() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let plan = |tasks: Value| {
-        let path = home.path().join("plan.json");
-        fs::write(&path, json!({ "title": "P", "tasks": tasks }).to_string()).unwrap();
-        path.display().to_string()
-    };
-    let before = plan(json!([{ "name": "keep" }, { "name": "held", "brief": "v1" }, { "name": "gone" }]));
-    let made = data(&home, &repo, &["flow", "new", "--file", &before]);
-    let id = |name: &str| {
-        let tasks = data(&home, &repo, &["list", "tasks", "--all"]);
-        text(&tasks.as_array().unwrap().iter().find(|task| task["name"] == name).unwrap()["id"])
-    };
-    let (held, gone) = (id("held"), id("gone"));
-    home.toft(&repo, &["--as", "h", "claim", &held]).ok();
-    home.toft(&repo, &["--as", "g", "claim", &gone]).ok();
-    let after = plan(json!([
-        { "name": "keep", "needs": ["new"] },
-        { "name": "held", "brief": "v2", "needs": ["new"] },
-        { "name": "new", "needs": ["held"] },
-    ]));
-    home.toft(&repo, &["flow", "edit", &text(&made["workflow"]["id"]), "--file", &after]).ok();
-    home.toft(&repo, &["--as", "h", "save", &held, "-m", "still at it"]).ok();
-    home.toft(&repo, &["--as", "g", "finish", &gone, "--no-change", "done before I heard"]).ok();
-    home.toft(&repo, &["--as", "h", "finish", &held, "--no-change", "x"]).ok();
-    for name in ["new", "keep"] {
-        let next = home.toft(&repo, &["--as", "h", "claim", "--json"]).data();
-        assert_eq!(next["task"]["name"], name, "{next}");
-        home.toft(&repo, &["--as", "h", "finish", "--no-change", "x"]).ok();
-    }
-    is_whole(&home, &repo);
-}
-
 // ---- Races on a server
 
 fn on_server() -> Option<(Cluster, Home, PathBuf)> {
@@ -366,7 +245,7 @@ fn on_server() -> Option<(Cluster, Home, PathBuf)> {
 fn two_waits_that_would_close_a_circle_are_never_both_accepted_on_a_server() {
     let Some((_cluster, home, repo)) = on_server() else { return };
     for _ in 0..sized(5, 30) {
-        let one = |needs: &[&str]| flow(&home, &repo, &["t"], needs).1.remove(0);
+        let one = |needs: &[&str]| start_flow(&home, &repo, &["t"], needs).1.remove(0);
         let (a, c) = (one(&[]), one(&[]));
         let (b, d) = (one(&["--needs", &c]), one(&["--needs", &a]));
         home.toft(&repo, &["--as", "x", "claim", &a]).ok();
@@ -390,7 +269,7 @@ fn limits_and_single_issues_hold_against_a_crowd_on_a_server() {
     for _ in 0..sized(2, 5) {
         let names: Vec<String> = (0..30).map(|n| format!("t{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (workflow, _) = flow(&home, &repo, &names, &["--max-parallel", "3"]);
+        let (workflow, _) = start_flow(&home, &repo, &names, &["--max-parallel", "3"]);
         assert_eq!(at_once(&home, &repo, 20, &["claim", &workflow]), 3);
         home.toft(&repo, &["flow", "abandon", &workflow, "-m", "x"]).ok();
         let issue = home.toft(&repo, &["add", "only one", "-q"]).ok();
@@ -401,85 +280,13 @@ fn limits_and_single_issues_hold_against_a_crowd_on_a_server() {
 
 // ---- Runners and ledgers
 
-/// Two runners share a plan, and one of them is killed again and again.
-#[test]
-fn of_hundreds_of_issues_each_is_done_once_though_a_runner_is_killed_again_and_again() {
-    const AGENT: &str = r#"#!/bin/sh
-cat > /dev/null
-if git cat-file -e "HEAD:did-$TOFT_TASK" 2>/dev/null; then
-    toft finish -m "was done already" --evidence HEAD
-    exit
-fi
-echo x > "did-$TOFT_TASK" && git add "did-$TOFT_TASK" && git commit -qm "$TOFT_ISSUE"
-"#;
-    let (count, between) = (sized(24, 500), Duration::from_millis(sized(1_500, 12_000) as u64));
-    let mut home = Home::new();
-    home.toft_on_path();
-    home.set("TOFT_RETRY_BACKOFF", "50ms");
-    let repo = home.repo("api");
-    let rules = "[retry]\nmax_attempts = 200\n[workspaces]\nmost = 1000\n";
-    fs::write(repo.join(".git/toft/config.toml"), rules).unwrap();
-    let plan: String = (0..count).map(|n| format!("- [ ] issue number {n}\n")).collect();
-    let file = home.path().join("plan.md");
-    fs::write(&file, plan).unwrap();
-    home.toft(&repo, &["import", "markdown", file.to_str().unwrap()]).ok();
-    let agent = agents::script(&home, "agent", AGENT);
-    let run = |user: &str| {
-        let words = ["run", "--slots", "4", "--until-idle", "--idle", "1s", "--grace", "300ms", "--", &agent];
-        let mut command = home.command(&repo, toft_bin(), &words);
-        command.env("USER", user).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-    };
-    let begun = Instant::now();
-    let mut steady = run("ana");
-    let mut kills = 0;
-    let status = loop {
-        let mut killed = run("ben");
-        thread::sleep(between);
-        killed.kill().unwrap();
-        killed.wait().unwrap();
-        kills += 1;
-        if let Some(status) = steady.try_wait().unwrap() {
-            break status;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(1_200), "it never ends");
-    };
-    assert!(status.success(), "{status}");
-    none_left(&home);
-    // What the last kill left is taken back and done.
-    assert!(run("ana").wait().unwrap().success());
-    none_left(&home);
-    eprintln!("{count} issues, {kills} kills: {:.0?}", begun.elapsed());
-
-    let issues = data(&home, &repo, &["list", "--all", "--limit", "2000"]);
-    let issues = issues.as_array().unwrap();
-    assert_eq!(issues.iter().filter(|issue| issue["status"] == "closed").count(), count);
-    assert_eq!(issues.len(), count);
-    let events = data(&home, &repo, &["history", "--limit", "1000000"]);
-    let done: Vec<&str> = events
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|event| event["verb"] == "task.done")
-        .map(|event| event["entity"].as_str().unwrap())
-        .collect();
-    assert_eq!((done.len(), done.iter().collect::<BTreeSet<_>>().len()), (count, count), "each is done once");
-    for task in done {
-        let commits = home.run(&repo, "git", &["log", "--all", "--oneline", "--", &format!("did-{task}")]);
-        assert_eq!(commits.lines().count(), 1, "the effect of {task} is there once: {commits}");
-    }
-    assert!(data(&home, &repo, &["status"])["working"].as_array().unwrap().is_empty());
-    is_whole(&home, &repo);
-}
-
 /// Only the workspace's own copy of a ledger in the tree hears that it is done, until that is merged.
 #[test]
 fn an_issue_that_was_finished_inside_a_workspace_is_not_opened_again_elsewhere() {
-    let home = Home::new();
-    let repo = home.git("api");
+    let (home, repo) = Home::with(|home| home.git("api"));
     home.toft(&repo, &["init", "--tree"]).ok();
     let issue = home.toft(&repo, &["add", "Fix it", "-q"]).ok().trim().to_owned();
-    home.run(&repo, "git", &["add", "-A"]);
-    home.run(&repo, "git", &["commit", "-qm", "the plan"]);
+    commit_all(&home, &repo, "the plan");
     let claim = data(&home, &repo, &["--as", "w", "claim", "--ws"]);
     let workspace = PathBuf::from(text(&claim["workspace"]["path"]));
     fs::write(workspace.join("fix"), "x").unwrap();

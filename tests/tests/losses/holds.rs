@@ -1,32 +1,11 @@
 //! The holds of a session, however many they are; and what becomes of a claim whose workspace cannot be had.
 #![cfg(target_os = "linux")]
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-    thread,
-    time::{Duration, Instant},
-};
-
-use serde_json::{Value, json};
-use toft_stories::{
-    Home, Said,
-    agents::{self, data, none_left},
-    toft_bin,
-};
+use toft_stories::agents::none_left;
+use toft_stories::prelude::*;
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
-}
-
-/// A workflow with tasks of these names; gives their ids.
-fn flow(home: &Home, repo: &Path, tasks: &[&str]) -> Vec<String> {
-    let mut args = vec!["flow", "new", "F"];
-    tasks.iter().for_each(|task| args.extend(["--task", task]));
-    let made = data(home, repo, &args);
-    made["tasks"].as_array().unwrap().iter().map(|task| text(&task["id"])).collect()
 }
 
 /// How many files a command opens.
@@ -86,7 +65,7 @@ fn fences_can_be_read_by_their_user_alone() {
         return;
     }
     let repo = home.repo("api");
-    flow(&home, &repo, &["A"]);
+    start_flow(&home, &repo, &["A"], &[]);
     let session = [("TOFT_SESSION", "s")];
     home.toft_with(&repo, &session, &["--as", "w", "claim"]).ok();
     let mut found = Vec::new();
@@ -104,7 +83,7 @@ fn holds_of_a_session_that_ended_are_removed_and_those_of_others_stay() {
         return;
     }
     let repo = home.repo("api");
-    flow(&home, &repo, &["A", "B", "C"]);
+    start_flow(&home, &repo, &["A", "B", "C"], &[]);
     let bin = toft_bin().display().to_string();
     let sessions = || {
         let agents = fs::read_dir(repo.join(".git/toft/fences")).unwrap().flatten().map(|entry| entry.path());
@@ -124,9 +103,8 @@ fn holds_of_a_session_that_ended_are_removed_and_those_of_others_stay() {
 /// A workspace takes its time. A claim that is killed meanwhile was made all the same, and its session can give it back.
 #[test]
 fn a_claim_that_is_killed_while_its_workspace_is_made_leaves_the_session_its_hold() {
-    let mut home = Home::new();
-    let repo = home.repo("api");
-    flow(&home, &repo, &["A"]);
+    let (mut home, repo) = Home::with_repository("api");
+    start_flow(&home, &repo, &["A"], &[]);
     let git = home.run(&repo, "sh", &["-c", "command -v git"]);
     let began = home.path().join("began");
     let slow = format!(
@@ -142,11 +120,7 @@ fn a_claim_that_is_killed_while_its_workspace_is_made_leaves_the_session_its_hol
     let mut command = home.command(&repo, toft_bin(), &["claim", "--ws"]);
     command.env("PATH", format!("{}:{path}", bin.display())).stdout(Stdio::null()).stderr(Stdio::null());
     let mut claim = command.spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(20);
-    while !began.exists() {
-        assert!(Instant::now() < until, "git was never asked for a worktree");
-        thread::sleep(Duration::from_millis(10));
-    }
+    until(20, "git was never asked for a worktree", || began.exists());
     claim.kill().unwrap();
     claim.wait().unwrap();
     home.toft(&repo, &["save", "-m", "still mine"]).ok();
@@ -157,9 +131,8 @@ fn a_claim_that_is_killed_while_its_workspace_is_made_leaves_the_session_its_hol
 /// What stands in the way of one task's workspace is no reason to take that task again and again.
 #[test]
 fn a_task_that_cannot_have_a_workspace_rests_and_the_next_claim_takes_another() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let tasks = flow(&home, &repo, &["A", "B"]);
+    let (home, repo) = Home::with_repository("api");
+    let tasks = start_flow(&home, &repo, &["A", "B"], &[]).1;
     let probe = data(&home, &repo, &["ws", "create", "--name", "probe"]);
     let place = PathBuf::from(text(&probe["path"])).with_file_name(&tasks[0]);
     fs::create_dir(&place).unwrap();

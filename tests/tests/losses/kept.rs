@@ -1,34 +1,20 @@
 //! Nothing that exists nowhere else goes: what version control does not name is put away, or named before it is deleted.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
+use toft_stories::kept::{
+    begin_repository, create, every_byte, fill_submodule, left, lost, project, with_submodule, write,
 };
-
-use serde_json::Value;
-use toft_stories::{
-    Home,
-    kept::{begin_repository, create, every_byte, fill_submodule, left, lost, project, with_submodule, write},
-    toft_bin,
-    workspaces::{chmod, may_mount},
-};
+use toft_stories::prelude::*;
 
 /// 02: git status never names a repository that was begun in a directory with tracked files.
 #[test]
 fn a_repository_begun_in_a_tracked_directory_comes_back() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let dir = create(&home, &repo, "w", &[]);
     let inner = begin_repository(&home, &dir.join("src"));
     let ignored = begin_repository(&home, &dir.join("vendor/deep/one"));
     assert_eq!(home.run(&dir, "git", &["status", "--porcelain"]), "", "git says that there is nothing");
     let before = every_byte(&dir);
-    let said = home.toft(&repo, &["ws", "rm", "w"]).fails(5);
-    assert!(said.contains("src/ is a repository of its own"), "{said}");
+    home.toft(&repo, &["ws", "rm", "w"]).refuses(5, "src/ is a repository of its own");
     assert!(home.toft(&repo, &["ws", "list"]).ok().contains("src/ is a repository of its own"));
     home.toft(&repo, &["ws", "rm", "w", "--rescue"]).ok();
     assert!(!dir.exists());
@@ -43,8 +29,9 @@ fn a_repository_begun_in_a_tracked_directory_comes_back() {
 /// 03: ignored files, operations, stashes and commits of submodules.
 #[test]
 fn what_is_only_in_a_submodule_comes_back() {
-    let home = Home::new();
-    let repo = with_submodule(&home);
+    let (home, repo) = Home::with(with_submodule);
+    fill_submodule(&home, &create(&home, &repo, "clean", &[]));
+    home.toft(&repo, &["ws", "rm", "clean"]).ok();
     for kind in ["env", "dirty", "unpushed", "reflog", "stash", "bisect", "inside", "emptied"] {
         let dir = create(&home, &repo, kind, &[]);
         fill_submodule(&home, &dir);
@@ -104,8 +91,7 @@ fn what_is_only_in_a_submodule_comes_back() {
 
 #[test]
 fn work_on_another_branch_of_a_clone_is_asked_about_before_it_goes() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let dir = create(&home, &repo, "c", &["--clone"]);
     home.run(&dir, "git", &["switch", "-q", "-c", "other"]);
     home.run(&dir, "git", &["commit", "-q", "--allow-empty", "-m", "only here"]);
@@ -120,8 +106,7 @@ fn work_on_another_branch_of_a_clone_is_asked_about_before_it_goes() {
 /// 04: whatever a clone's refs and logs name.
 #[test]
 fn every_ref_and_every_log_of_a_clone_comes_back() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let dir = create(&home, &repo, "c", &["--clone"]);
     let git = |args: &[&str]| home.run(&dir, "git", args).trim().to_owned();
     let tree = git(&["rev-parse", "HEAD^{tree}"]);
@@ -144,11 +129,15 @@ fn every_ref_and_every_log_of_a_clone_comes_back() {
     let refs = git(&["for-each-ref"]);
     let log = git(&["reflog", "show", "other"]);
     let stash = git(&["rev-parse", "stash"]);
+    let hook = dir.join(".git/hooks/pre-commit");
+    write(&hook, "#!/bin/sh\n");
+    chmod(&hook, 0o755);
     home.toft(&repo, &["ws", "rm", "c", "--rescue"]).ok();
     home.run(&repo, "git", &["gc", "-q", "--prune=now"]);
     home.toft(&repo, &["ws", "restore", "c"]).ok();
     assert_eq!(git(&["for-each-ref"]), refs);
     assert_eq!(git(&["reflog", "show", "other"]), log);
+    assert_eq!(fs::metadata(&hook).unwrap().permissions().mode() & 0o777, 0o755);
     git(&["gc", "-q", "--prune=now"]);
     for oid in [&wip, &checkpoint, &logged, &blob, &stash] {
         git(&["cat-file", "-e", oid]);
@@ -158,8 +147,7 @@ fn every_ref_and_every_log_of_a_clone_comes_back() {
 /// 05, 08: refs of a worktree alone, and a bisect, which goes on where it was.
 #[test]
 fn refs_of_a_worktree_and_its_bisect_come_back() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     for n in 0..8 {
         home.run(&repo, "git", &["commit", "-q", "--allow-empty", "-m", &format!("m{n}")]);
     }
@@ -181,8 +169,7 @@ fn refs_of_a_worktree_and_its_bisect_come_back() {
 /// 06: the index, detached commits and operations outlive the directory.
 #[test]
 fn what_git_keeps_of_a_directory_deleted_by_hand_is_put_away() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let dir = create(&home, &repo, "w", &[]);
     let git = |args: &[&str]| home.run(&dir, "git", args).trim().to_owned();
     git(&["checkout", "-q", "--detach"]);
@@ -192,12 +179,10 @@ fn what_git_keeps_of_a_directory_deleted_by_hand_is_put_away() {
     git(&["add", "staged.txt"]);
     let index = git(&["ls-files", "--stage"]);
     fs::remove_dir_all(&dir).unwrap();
-    let said = home.toft(&repo, &["ws", "gc"]).ok();
-    assert!(said.contains("kept    w"), "{said}");
+    home.toft(&repo, &["ws", "gc"]).says("kept    w");
     let said = home.toft(&repo, &["ws", "rm", "w"]).fails(5);
     assert!(said.contains("moved or deleted by hand") && said.contains("git has its index"), "{said}");
-    let said = home.toft(&repo, &["ws", "rm", "w", "--rescue"]).ok();
-    assert!(said.contains("no files: its directory was not there"), "{said}");
+    home.toft(&repo, &["ws", "rm", "w", "--rescue"]).says("no files: its directory was not there");
     assert!(!repo.join(".git/worktrees/w").exists());
     home.run(&repo, "git", &["reflog", "expire", "--expire=now", "--all"]);
     home.run(&repo, "git", &["gc", "-q", "--prune=now"]);
@@ -210,8 +195,7 @@ fn what_git_keeps_of_a_directory_deleted_by_hand_is_put_away() {
 /// 06: a directory that was moved by hand may be worked in; tidying up leaves what git keeps of it alone.
 #[test]
 fn a_directory_moved_by_hand_still_works_after_tidying_up() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let dir = create(&home, &repo, "w", &[]);
     write(&dir.join("staged.txt"), "staged\n");
     home.run(&dir, "git", &["add", "staged.txt"]);
@@ -224,16 +208,14 @@ fn a_directory_moved_by_hand_still_works_after_tidying_up() {
     let other = create(&home, &repo, "v", &[]);
     let there = home.path().join("there");
     home.run(&repo, "git", &["worktree", "move", other.to_str().unwrap(), there.to_str().unwrap()]);
-    let said = home.toft(&repo, &["ws", "rm", "v"]).ok();
-    assert!(said.contains("it was moved to"), "{said}");
+    home.toft(&repo, &["ws", "rm", "v"]).says("it was moved to");
     home.run(&there, "git", &["status"]);
 }
 
 /// 30: small ignored work is kept; large is named before it goes, and kept on request.
 #[test]
 fn ignored_work_is_kept_or_named_before_it_goes() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     for name in ["small", "kept"] {
         let dir = create(&home, &repo, name, &[]);
         write(&dir.join("notes/findings.md"), "three hours of findings\n");
@@ -270,8 +252,7 @@ fn ignored_work_is_kept_or_named_before_it_goes() {
 /// 31: for want of room, only what tools build again is deleted from unfinished work, and it is named.
 #[test]
 fn only_what_tools_build_again_goes_for_want_of_room() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\nmax_bytes = \"6M\"\n").unwrap();
     let dir = create(&home, &repo, "w", &[]);
     write(&dir.join("work.txt"), "work\n");
@@ -279,8 +260,7 @@ fn only_what_tools_build_again_goes_for_want_of_room() {
     write(&dir.join("target/large"), &"x".repeat(5 << 20));
     let script = "UPDATE workspaces SET body = json_set(body, '$.used', '2020-01-01T00:00:00.000Z')";
     home.run(&repo, "sqlite3", &[".git/toft/toft.db", script]);
-    let said = home.toft(&repo, &["ws", "gc"]).ok();
-    assert!(said.contains("deleted, can be rebuilt: target/ (5.2 MB)"), "{said}");
+    home.toft(&repo, &["ws", "gc"]).says("deleted, can be rebuilt: target/ (5.2 MB)");
     assert!(!dir.join("target").exists() && dir.join("data/results.bin").is_file() && dir.join("work.txt").is_file());
 }
 
@@ -325,8 +305,7 @@ fn a_full_disk_leaves_nothing_half_done() {
     if !may_mount() {
         return;
     }
-    let home = Home::new();
-    let disk = Disk::new(&home);
+    let (home, disk) = Home::with(Disk::new);
     let repo = project(&home);
     let config = home.path().join("home/.config/toft/config.toml");
     write(&config, &format!("[workspaces]\nroot = \"{}\"\n", disk.0.join("ws").display()));
@@ -373,8 +352,7 @@ fn a_removal_that_stopped_at_its_very_end_keeps_its_rescue() {
     if !may_mount() {
         return;
     }
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let dir = create(&home, &repo, "w", &[]);
     write(&dir.join("work.txt"), "work\n");
     home.run(&dir, "git", &["add", "work.txt"]);
@@ -396,21 +374,10 @@ fn a_removal_that_stopped_at_its_very_end_keeps_its_rescue() {
     assert_eq!(lost(&before, &every_byte(&dir), &[]), Vec::<String>::new());
 }
 
-/// Ends a process that a story started.
-struct Beside(Child);
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// 12: a current directory, an open or mapped file, a mount in another name space.
 #[test]
 fn a_process_with_anything_open_below_holds_the_workspace() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let dir = create(&home, &repo, "w", &[]);
     let at = dir.display();
     let python = |text: String| {
@@ -437,7 +404,7 @@ fn a_process_with_anything_open_below_holds_the_workspace() {
         let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-        let beside = Beside(child);
+        let beside = ChildGuard(child);
         assert_eq!(line, "ready\n", "{way}");
         // What a program is started from is mapped once it runs.
         thread::sleep(Duration::from_millis(100));
@@ -473,8 +440,7 @@ fn files_of_another_user_leave_a_workspace_whole() {
     if !is_root() {
         return;
     }
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     chmod(home.path(), 0o755);
     home.run(home.path(), "chown", &["-R", "65534:65534", "home", "api"]);
     let toft = toft_bin();
@@ -507,8 +473,7 @@ fn locks_that_another_user_left_do_not_stick() {
     if !is_root() {
         return;
     }
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     chmod(home.path(), 0o755);
     home.run(home.path(), "chown", &["-R", "65534:65534", "home", "api"]);
     let toft = toft_bin();

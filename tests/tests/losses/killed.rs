@@ -1,20 +1,9 @@
 //! Workspaces in random dangerous states, taken down by commands that are killed at random moments.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-    process::Stdio,
-    thread,
-    time::Duration,
+use toft_stories::kept::{
+    Bytes, begin_repository, create, every_byte, fill_submodule, left, lost, with_submodule, write,
 };
-
-use toft_stories::{
-    Home,
-    kept::{Bytes, begin_repository, create, every_byte, fill_submodule, left, lost, with_submodule, write},
-    sized, toft_bin,
-    workspaces::{Dice, Unmount, may_mount},
-};
+use toft_stories::prelude::*;
 
 /// A workspace in a mixture of dangerous states, and everything that somebody could miss of it.
 struct Plot {
@@ -280,9 +269,8 @@ fn killed_at(home: &Home, repo: &Path, call: &str, when: usize, args: &[&str]) -
 /// At every call in turn, not at random: what a crash leaves half done, the next command does.
 #[test]
 fn killed_at_any_call_that_changes_a_directory_the_next_command_goes_on() {
-    let home = Home::new();
+    let (home, repo) = Home::with(toft_stories::kept::project);
     let _unmount = Unmount(&home);
-    let repo = toft_stories::kept::project(&home);
     let kinds: &[(&str, &[&str])] = match may_mount() {
         true => &[("never", &[]), ("always", &[]), ("never", &["--clone"])],
         false => &[("never", &[]), ("never", &["--clone"])],
@@ -320,6 +308,5 @@ fn killed_at_any_call_that_changes_a_directory_the_next_command_goes_on() {
     }
     println!("{kills} kills");
     assert!(kills > 50);
-    let checks = home.toft(&repo, &["doctor"]).ok();
-    assert!(checks.contains("none damaged"), "{checks}");
+    home.toft(&repo, &["doctor"]).says("none damaged");
 }

@@ -1,15 +1,8 @@
 //! A true power cut: an ext4 of its own is shut down under load, unsynced writes and journal and all.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::Mutex,
-    thread,
-    time::Duration,
-};
+use std::sync::Mutex;
 
-use toft_stories::{Home, Said, sized};
+use toft_stories::prelude::*;
 
 /// An ext4 on a loop device; unmounted when dropped.
 struct Disk {

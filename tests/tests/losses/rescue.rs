@@ -1,21 +1,11 @@
 //! Nothing lost: workspaces in every dangerous state are taken down, killed in the middle, and come back byte for byte.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsStr,
-    fs,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-    process::Stdio,
-    thread,
-    time::Duration,
-};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
-use serde_json::Value;
-use toft_stories::{
-    Home, kept, sized,
-    workspaces::{Dice, Unmount, Whole, chmod, may_mount, whole},
-};
+use toft_stories::kept;
+use toft_stories::prelude::*;
+use toft_stories::workspaces::Whole;
 
 fn project(home: &Home) -> PathBuf {
     let repo = home.repo("api");
@@ -27,12 +17,10 @@ fn project(home: &Home) -> PathBuf {
     fs::write(repo.join(".gitignore"), "target/\n.env\n*.local\n").unwrap();
     fs::write(repo.join(".gitattributes"), "*.crlf text eol=crlf\n").unwrap();
     fs::write(repo.join("dos.crlf"), "one\r\ntwo\r\n").unwrap();
-    home.run(&repo, "git", &["add", "."]);
-    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    commit_all(home, &repo, "files");
     let library = home.git("library");
     fs::write(library.join("lib.txt"), "library\n").unwrap();
-    home.run(&library, "git", &["add", "."]);
-    home.run(&library, "git", &["commit", "-q", "-m", "library"]);
+    commit_all(home, &library, "library");
     let add = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "../library", "lib"];
     home.run(&repo, "git", &add);
     home.run(&repo, "git", &["commit", "-q", "-m", "with a library"]);
@@ -186,9 +174,8 @@ struct Plot {
 
 #[test]
 fn no_byte_is_lost_though_tidying_up_is_killed_anywhere() {
-    let home = Home::new();
+    let (home, repo) = Home::with(project);
     let _unmount = Unmount(&home);
-    let repo = project(&home);
     let seed = std::env::var("TOFT_SEED").map_or_else(|_| u64::from(std::process::id()), |seed| seed.parse().unwrap());
     println!("TOFT_SEED={seed}");
     let mut dice = Dice::new(seed);
@@ -276,9 +263,8 @@ fn no_byte_is_lost_though_tidying_up_is_killed_anywhere() {
 
 #[test]
 fn one_whose_making_was_killed_is_made_again() {
-    let home = Home::new();
+    let (home, repo) = Home::with(project);
     let _unmount = Unmount(&home);
-    let repo = project(&home);
     let mut dice = Dice::new(u64::from(std::process::id()));
     let mut killed = 0;
     for n in 0..sized(30, 300) {
@@ -306,8 +292,7 @@ fn one_whose_making_was_killed_is_made_again() {
         assert_eq!(home.run(Path::new(path.trim()), "git", &["branch", "--show-current"]).trim(), name);
     }
     assert!(killed > 0);
-    let checks = home.toft(&repo, &["doctor"]).ok();
-    assert!(checks.contains("none damaged"), "{checks}");
+    home.toft(&repo, &["doctor"]).says("none damaged");
 }
 
 /// Before the first there is not even a directory to put workspaces in.
@@ -326,36 +311,10 @@ fn the_very_first_whose_making_was_killed_is_made_again() {
     }
 }
 
-#[test]
-fn a_submodule_with_work_holds_its_workspace_back_and_one_without_does_not() {
-    let home = Home::new();
-    let repo = project(&home);
-    let plots: Vec<PathBuf> = ["clean", "changed", "ahead", "put-by"]
-        .iter()
-        .map(|name| PathBuf::from(home.toft(&repo, &["ws", "create", "--name", name, "-q"]).ok().trim()))
-        .collect();
-    for plot in &plots {
-        home.run(plot, "git", &["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init"]);
-    }
-    fs::write(plots[1].join("lib/lib.txt"), "changed\n").unwrap();
-    home.run(&plots[2].join("lib"), "git", &["commit", "-q", "--allow-empty", "-m", "only here"]);
-    // Its files are gone, its commits are not.
-    home.run(&plots[3].join("lib"), "git", &["switch", "-q", "-c", "feature"]);
-    home.run(&plots[3].join("lib"), "git", &["commit", "-q", "--allow-empty", "-m", "only here"]);
-    home.run(&plots[3], "git", &["submodule", "--quiet", "deinit", "-f", "lib"]);
-    home.toft(&repo, &["ws", "rm", "clean"]).ok();
-    for name in ["changed", "ahead", "put-by"] {
-        let said = home.toft(&repo, &["ws", "rm", name]).fails(5);
-        assert!(said.contains("submodule lib"), "{said}");
-    }
-    assert!(!plots[0].exists() && plots[1].join("lib/lib.txt").is_file() && plots[2].exists());
-}
-
 /// Rescues are listed with age and size, go by age only if configuration says so, and can be deleted.
 #[test]
 fn rescues_are_listed_expire_and_can_be_deleted() {
-    let home = Home::new();
-    let repo = kept::project(&home);
+    let (home, repo) = Home::with(kept::project);
     for name in ["a", "b"] {
         let dir = kept::create(&home, &repo, name, &[]);
         kept::write(&dir.join("work.txt"), &"work\n".repeat(1_000));
@@ -370,8 +329,7 @@ fn rescues_are_listed_expire_and_can_be_deleted() {
     assert!(row["bytes"].as_u64().unwrap() > 5_000 && row["age_s"].as_u64().unwrap() < 600, "{rows:?}");
     assert!(row["holds"].as_str().unwrap().contains("1 files"), "{rows:?}");
     assert!(row["left"].as_str().unwrap().contains("data/ (2.1 MB)"), "{rows:?}");
-    let said = home.toft(&repo, &["ws", "restore"]).ok();
-    assert!(said.contains("a --at 1") && said.contains("2 rescues"), "{said}");
+    home.toft(&repo, &["ws", "restore"]).says_all(&["a --at 1", "2 rescues"]);
     home.toft(&repo, &["ws", "gc"]).ok();
     assert_eq!(home.run(&repo, "git", &["for-each-ref", "refs/toft/rescue"]).lines().count(), 2, "never by itself");
     home.toft(&repo, &["ws", "gc", "--rescue", "a", "--at", "7"]).fails(3);
@@ -379,8 +337,7 @@ fn rescues_are_listed_expire_and_can_be_deleted() {
     assert!(home.toft(&repo, &["ws", "restore", "a"]).fails(3).contains("nothing of a was put away"));
     let config = repo.join(".git/toft/config.toml");
     fs::write(&config, "[workspaces]\nrescue_max_age = \"0s\"\n").unwrap();
-    let said = home.toft(&repo, &["ws", "gc", "-n"]).ok();
-    assert!(said.contains("would remove b --at 1"), "{said}");
+    home.toft(&repo, &["ws", "gc", "-n"]).says("would remove b --at 1");
     home.toft(&repo, &["ws", "gc"]).ok();
     assert_eq!(home.run(&repo, "git", &["for-each-ref", "refs/toft/rescue", "refs/toft/rescued"]), "");
     // A file that travels in the tree has no say in it.
@@ -392,8 +349,7 @@ fn rescues_are_listed_expire_and_can_be_deleted() {
 /// Directories among workspaces that toft did not make stay, whatever they are called; so does what is mounted there.
 #[test]
 fn only_what_toft_threw_away_is_deleted() {
-    let home = Home::new();
-    let repo = kept::project(&home);
+    let (home, repo) = Home::with(kept::project);
     let dir = kept::create(&home, &repo, "w", &[]);
     let (mine, trash) = (dir.with_file_name(".trash-mine"), dir.with_file_name(".trash-17.gone-ws_a"));
     kept::write(&mine.join("p"), "mine\n");
@@ -420,8 +376,7 @@ fn only_what_toft_threw_away_is_deleted() {
 /// A repository in an ignored directory does not take the files beside it along.
 #[test]
 fn small_files_beside_a_repository_in_an_ignored_directory_come_back() {
-    let home = Home::new();
-    let repo = kept::project(&home);
+    let (home, repo) = Home::with(kept::project);
     let dir = kept::create(&home, &repo, "w", &[]);
     kept::begin_repository(&home, &dir.join("notes/r"));
     kept::write(&dir.join("notes/todo.txt"), "todo\n");
@@ -435,13 +390,11 @@ fn small_files_beside_a_repository_in_an_ignored_directory_come_back() {
 /// Every look names a repository in a tracked directory, not only the first.
 #[test]
 fn a_look_from_memory_names_a_repository_in_a_tracked_directory() {
-    let home = Home::new();
-    let repo = kept::project(&home);
+    let (home, repo) = Home::with(kept::project);
     let dir = kept::create(&home, &repo, "w", &[]);
     home.toft(&repo, &["ws", "list"]).ok();
     kept::begin_repository(&home, &dir.join("src"));
     for _ in 0..3 {
-        let said = home.toft(&repo, &["ws", "list"]).ok();
-        assert!(said.contains("src/ is a repository of its own"), "{said}");
+        home.toft(&repo, &["ws", "list"]).says("src/ is a repository of its own");
     }
 }

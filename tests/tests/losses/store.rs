@@ -1,11 +1,6 @@
 //! The store's file: damage is never taken for a new store, and nothing else is ever taken for damage.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use toft_stories::{Home, sized, snapshot, story_server};
+use toft_stories::prelude::*;
 
 /// A repository with one workflow, and its store, whose log is merged into the file.
 fn filled(home: &Home, name: &str) -> (PathBuf, PathBuf) {
@@ -113,8 +108,7 @@ fn a_refused_command_leaves_nothing_beside_a_foreign_database() {
     if story_server().is_some() {
         return;
     }
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let theirs = home.path().join("theirs");
     fs::create_dir(&theirs).unwrap();
     for (name, sql) in [("plain.db", "create table t (x)"), ("wal.db", "pragma journal_mode=wal; create table t (x)")] {
@@ -122,8 +116,7 @@ fn a_refused_command_leaves_nothing_beside_a_foreign_database() {
         home.run(&theirs, "sqlite3", &[name, sql]);
         let before = snapshot(&theirs);
         for args in [&["ready"][..], &["init"], &["add", "x"]] {
-            let said = home.toft(&repo, &[&["--store", file.to_str().unwrap()], args].concat()).fails(8);
-            assert!(said.contains("another program"), "{said}");
+            home.toft(&repo, &[&["--store", file.to_str().unwrap()], args].concat()).refuses(8, "another program");
         }
         assert_eq!(snapshot(&theirs), before);
     }
@@ -152,8 +145,7 @@ fn everything_toft_writes_outside_the_users_tree_is_private_whatever_the_umask()
     if story_server().is_some() {
         return;
     }
-    let home = Home::new();
-    let repo = home.git("api");
+    let (home, repo) = Home::with(|home| home.git("api"));
     let bin = toft_stories::toft_bin();
     let toft = |args: &[&str]| {
         let mut all = vec!["-c", "umask 000; exec \"$@\"", "sh", bin.to_str().unwrap()];

@@ -1,8 +1,6 @@
 //! kill -9, a full disk and a failing disk at every system call that writes: old or new state, and no repair.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Stdio};
-
-use toft_stories::{Home, sized, toft_bin};
+use toft_stories::prelude::*;
 
 /// Calls through which anything reaches the disk or a lock.
 const WRITING: [&str; 9] =

@@ -1,18 +1,8 @@
 //! A workspace is whole or not handed out: special repositories, overlays that behave, mounts that went, bases that nobody can
 //! change, repositories that were moved.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
-
-use toft_stories::{
-    Home, Said, toft_bin,
-    workspaces::{Unmount, fill, may_mount, whole},
-};
+use toft_stories::prelude::*;
+use toft_stories::workspaces::fill;
 
 fn git(home: &Home, dir: &Path, args: &[&str]) -> String {
     home.run(dir, "git", args)
@@ -68,8 +58,7 @@ fn unmount(home: &Home, path: &Path) {
 
 #[test]
 fn a_clone_of_a_shallow_repository_is_whole() {
-    let home = Home::new();
-    let from = origin(&home);
+    let (home, from) = Home::with(origin);
     let repo = cloned(&home, &from, "shallow", "--depth=1");
     home.toft(&repo, &["add", "A task"]).ok();
     let given = home.toft(&repo, &["claim", "--ws", "--clone", "--json"]).data()["workspace"].clone();
@@ -92,8 +81,7 @@ fn a_clone_of_a_shallow_repository_is_whole() {
 
 #[test]
 fn what_a_partial_clone_lacks_is_refused_with_the_command_that_gets_it() {
-    let home = Home::new();
-    let from = origin(&home);
+    let (home, from) = Home::with(origin);
     let repo = cloned(&home, &from, "partial", "--filter=blob:none");
     let w = plot(&home, &repo, &["w"]);
     assert_eq!(git(&home, &w, &["status", "--porcelain"]), "", "what is there is enough for this one");
@@ -141,8 +129,7 @@ fn as_fuse_user(home: &Home, dir: &Path, script: &str) -> Option<String> {
 
 #[test]
 fn an_overlay_that_cannot_rename_directories_is_not_used_and_it_says_why() {
-    let home = Home::new();
-    let repo = instant(&home);
+    let (home, repo) = Home::with(instant);
     home.run(home.path(), "chown", &["-R", "1000:1000", home.path().to_str().unwrap()]);
     let script = "set -e; \"$TOFT\" ws create --name w; D=$(\"$TOFT\" ws path w); cd \"$D\"; \
                   git mv src/d0 src/by-git; python3 -c 'import os; os.rename(\"src\", \"moved\"); print(\"renamed\")'; \
@@ -164,9 +151,8 @@ fn an_overlay_that_cannot_rename_directories_is_not_used_and_it_says_why() {
 
 #[test]
 fn doctor_says_how_workspaces_are_made_and_why() {
-    let home = Home::new();
+    let (home, repo) = Home::with_repository("api");
     let _unmount = Unmount(&home);
-    let repo = home.repo("api");
     let row = |repo: &Path| {
         let said = home.toft(repo, &["doctor"]).out;
         said.lines().find(|line| line.contains("  workspaces  ")).unwrap().to_owned()
@@ -186,9 +172,8 @@ fn an_overlay_does_what_programs_expect_of_a_directory() {
     if !may_mount() {
         return;
     }
-    let home = Home::new();
+    let (home, repo) = Home::with(instant);
     let _unmount = Unmount(&home);
-    let repo = instant(&home);
     let w = plot(&home, &repo, &["w"]);
     let script = r#"
 import os, fcntl, mmap, sqlite3, tempfile
@@ -244,9 +229,8 @@ fn a_workspace_whose_daemon_was_killed_is_taken_down_and_mounted_again() {
     if !may_mount() {
         return;
     }
-    let home = Home::new();
+    let (home, repo) = Home::with(instant);
     let _unmount = Unmount(&home);
-    let repo = instant(&home);
     for look in ["list", "path", "rm", "gc", "rescue"] {
         // As for a user who may not mount, when a crash came before the implementation was recorded.
         let w = plot(&home, &repo, &[look]);
@@ -275,13 +259,11 @@ fn a_workspace_whose_daemon_was_killed_is_taken_down_and_mounted_again() {
         assert!(fs::metadata(&w).is_err(), "it is dead now");
         match look {
             "list" => {
-                let said = home.toft(&repo, &["ws", "list"]).ok();
-                assert!(said.contains("1 staged, 1 untracked"), "{said}");
+                home.toft(&repo, &["ws", "list"]).says("1 staged, 1 untracked");
             }
             "rm" => drop(home.toft(&repo, &["ws", "rm", look, "--rescue"]).ok()),
             "gc" => {
-                let said = home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
-                assert!(said.contains("saved as"), "{said}");
+                home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).says("saved as");
             }
             _ => drop(home.toft(&repo, &["ws", look, look]).ok()),
         }
@@ -299,9 +281,8 @@ fn after_a_restart_the_next_look_mounts_a_workspace_and_keeps_what_was_written_m
     if !may_mount() {
         return;
     }
-    let home = Home::new();
+    let (home, repo) = Home::with(instant);
     let _unmount = Unmount(&home);
-    let repo = instant(&home);
     let w = plot(&home, &repo, &["w"]);
     fs::write(w.join("work"), "work\n").unwrap();
     fs::write(w.join(".env"), "S\n").unwrap();
@@ -330,24 +311,13 @@ fn after_a_restart_the_next_look_mounts_a_workspace_and_keeps_what_was_written_m
     assert_eq!(whole(&home, &w).differences(&before), Vec::<String>::new());
 }
 
-/// A process that ends with its story.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_layer_is_never_mounted_twice() {
     if !may_mount() {
         return;
     }
-    let home = Home::new();
+    let (home, repo) = Home::with(instant);
     let _unmount = Unmount(&home);
-    let repo = instant(&home);
     let w = plot(&home, &repo, &["w"]);
     fs::write(w.join("work"), "work\n").unwrap();
     // In a namespace of its own, as a container has one.
@@ -359,7 +329,7 @@ fn a_layer_is_never_mounted_twice() {
         home.path().join("ready").display()
     );
     let args = ["-m", "--propagation", "private", "sh", "-c", &script];
-    let inside = Ends(home.command(&repo, "unshare", &args).stdout(Stdio::null()).spawn().unwrap());
+    let inside = ChildGuard(home.command(&repo, "unshare", &args).stdout(Stdio::null()).spawn().unwrap());
     let until = Instant::now() + Duration::from_secs(20);
     while !home.path().join("ready").exists() && Instant::now() < until {
         thread::sleep(Duration::from_millis(20));
@@ -376,7 +346,7 @@ fn a_layer_is_never_mounted_twice() {
     home.toft(&repo, &["ws", "path", "w"]).ok();
     assert!(w.join("inside").exists() && w.join("work").exists());
     // Detached while a process is in it.
-    let sleeper = Ends(Command::new("sleep").arg("60").current_dir(&w).spawn().unwrap());
+    let sleeper = ChildGuard(Command::new("sleep").arg("60").current_dir(&w).spawn().unwrap());
     home.run(home.path(), "umount", &["-l", w.to_str().unwrap()]);
     let said = home.toft(&repo, &["ws", "path", "w"]);
     assert!(said.err.contains("not_whole") && said.err.contains("detached"), "{said:?}");
@@ -396,7 +366,7 @@ fn a_layer_is_never_mounted_twice() {
         println!("skipped: no fuse-overlayfs here");
         return;
     };
-    let served = Ends(served);
+    let served = ChildGuard(served);
     let until = Instant::now() + Duration::from_secs(5);
     while mounts_at(&at) == 0 && Instant::now() < until {
         thread::sleep(Duration::from_millis(10));
@@ -443,9 +413,8 @@ fn bases_cannot_be_written_and_are_built_again_if_they_were_changed_or_are_gone(
     if !may_mount() {
         return;
     }
-    let home = Home::new();
+    let (home, repo) = Home::with(instant);
     let _unmount = Unmount(&home);
-    let repo = instant(&home);
     let one = plot(&home, &repo, &["one"]);
     let two = plot(&home, &repo, &["two"]);
     fs::write(one.join("work"), "work\n").unwrap();
@@ -482,9 +451,8 @@ fn bases_cannot_be_written_and_are_built_again_if_they_were_changed_or_are_gone(
 
 #[test]
 fn a_repository_that_was_moved_finds_its_workspaces_again() {
-    let home = Home::new();
+    let (home, mut repo) = Home::with(instant);
     let _unmount = Unmount(&home);
-    let mut repo = instant(&home);
     let modes: &[&str] = if may_mount() { &["never", "always"] } else { &["never"] };
     for (n, mode) in modes.iter().enumerate() {
         fs::write(repo.join(".git/toft/config.toml"), format!("[workspaces]\ninstant = \"{mode}\"\n")).unwrap();
@@ -497,8 +465,7 @@ fn a_repository_that_was_moved_finds_its_workspaces_again() {
             let moved = home.path().join(format!("moved-{n}-{m}"));
             fs::rename(&repo, &moved).unwrap();
             repo = moved;
-            let said = home.toft(&w, &["status"]).fails(8);
-            assert!(said.contains("toft ws list"), "{said}");
+            home.toft(&w, &["status"]).refuses(8, "toft ws list");
             for (dir, name) in [(&w, name.clone()), (&c, format!("{name}-c"))] {
                 let args: Vec<&str> = match *look {
                     "list" => vec!["ws", "list"],
@@ -523,8 +490,7 @@ fn a_repository_that_was_moved_finds_its_workspaces_again() {
 
 #[test]
 fn a_task_goes_on_in_its_workspace_after_the_repository_was_moved() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["add", "Job"]).ok();
     let given = home.toft(&repo, &["claim", "--ws", "--as", "w", "--json"]).data()["workspace"].clone();
     let w = PathBuf::from(given["path"].as_str().unwrap());

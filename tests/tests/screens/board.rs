@@ -2,22 +2,13 @@
 
 #![cfg(unix)]
 
-use std::{
-    fs,
-    io::{Read as _, Write as _},
-    net::TcpStream,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::net::TcpStream;
 
-use toft_stories::{
-    FleetServer, Home,
-    browser::{Browser, ServedBoard},
-    fleet::free_port,
-    issues::{add, finish},
-    night::{Night, pictures},
-    yard::Yard,
-};
+use toft_stories::browser::{Browser, ServedBoard};
+use toft_stories::fleet::free_port;
+use toft_stories::issues::finish;
+use toft_stories::night::{Night, pictures};
+use toft_stories::prelude::*;
 
 #[test]
 #[ignore = "wide: a browser"]
@@ -52,8 +43,7 @@ fn an_evening_is_played_in_the_browser_alone() {
     page.enter("by weight, it's fair");
     page.press("Enter");
     page.until("Nothing needs you.");
-    let log = home.toft(repo, &["history"]).ok();
-    assert!(log.contains("by weight, it's fair") && log.contains("-by piece"), "{log}");
+    home.toft(repo, &["history"]).says_all(&["by weight, it's fair", "-by piece"]);
 
     // Finished work is looked at, and goes back with a comment on a line.
     finish(home, repo, &apples, "apples.txt", "price: 1\nper: piece\n");
@@ -152,8 +142,7 @@ fn status(answer: &str) -> &str {
 #[test]
 #[ignore = "wide: a browser"]
 fn only_the_browser_that_opened_the_address_gets_in() {
-    let home = Home::new();
-    let repo = home.repo("shop");
+    let (home, repo) = Home::with_repository("shop");
     let id = add(&home, &repo, &["Sell apples"]);
     home.toft(&repo, &["board", "--listen", "0.0.0.0:0"]).fails(2);
     home.toft(&repo, &["board", "--url", "http://box.example"]).fails(2);
@@ -242,8 +231,7 @@ fn only_the_browser_that_opened_the_address_gets_in() {
 #[test]
 #[ignore = "wide: a browser"]
 fn what_agents_write_is_only_text() {
-    let home = Home::new();
-    let repo = home.repo("shop");
+    let (home, repo) = Home::with_repository("shop");
     let hostile = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2> \u{202e}evil\u{1b}[31m";
     let id = add(&home, &repo, &[hostile, "-l", "<b>x", "-d", "<iframe srcdoc='<script>top.hacked=3</script>'>"]);
     home.toft(&repo, &["--as", "<i>bo</i>", "claim", &id]).fails(2);
@@ -333,8 +321,7 @@ fn look_at_every_screen(page: &mut Browser, origin: &str, issues: &[&str], name:
 #[test]
 #[ignore = "wide: a browser"]
 fn every_screen_can_be_read_by_everyone_at_every_width() {
-    let home = Home::new();
-    let repo = home.repo("shop");
+    let (home, repo) = Home::with_repository("shop");
     let board = ServedBoard::start(&home, &repo, &[]);
     let mut page = Browser::start(&home);
     page.open(&board.url);
@@ -406,8 +393,7 @@ fn a_store_that_cannot_be_reached_is_said_and_comes_back() {
 #[test]
 #[ignore = "wide: a browser"]
 fn what_others_do_is_seen_at_once_in_every_tab() {
-    let home = Home::new();
-    let repo = home.repo("shop");
+    let (home, repo) = Home::with_repository("shop");
     let board = ServedBoard::start(&home, &repo, &[]);
     let mut page = Browser::start(&home);
     page.open(&board.url);

@@ -2,22 +2,13 @@
 
 #![cfg(unix)]
 
-use std::{
-    fs,
-    io::{Read as _, Write as _},
-    net::TcpStream,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::net::TcpStream;
 
-use toft_stories::{
-    FleetServer, Home,
-    browser::{Browser, ServedBoard},
-    fleet::free_port,
-    issues::{add, finish},
-    provider::Provider,
-    snapshot,
-};
+use toft_stories::browser::{Browser, ServedBoard};
+use toft_stories::fleet::free_port;
+use toft_stories::issues::finish;
+use toft_stories::prelude::*;
+use toft_stories::provider::Provider;
 
 /// A server with a board, and a machine with a clone.
 struct ServedTeam {
@@ -92,8 +83,7 @@ fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
     page.click_in("#ask", "button", "by the piece");
     page.until("Nothing needs you.");
     page.said();
-    let log = home.toft(repo, &["history", "--json"]).ok();
-    assert!(log.contains("by the piece") && log.contains("\"actor\":\"ana\""), "{log}");
+    home.toft(repo, &["history", "--json"]).says_all(&["by the piece", "\"actor\":\"ana\""]);
     // Finished work goes back, comes again, and is approved; it lands where there are files.
     finish(home, repo, &id, "apples.txt", "per: weight\n");
     page.until("bo finished it");
@@ -269,8 +259,7 @@ fn finished_work_is_reviewed_in_any_clone_that_shares_its_history() {
     finish(home, repo, &id, "apples.txt", "per: weight\n");
     let before = snapshot(&clone.join(".git/objects"));
     // A reviewer's own clone sees what waits, and the changes, and stays as it is.
-    let status = home.toft(&clone, &["status"]).ok();
-    assert!(status.contains("1 to review"), "{status}");
+    home.toft(&clone, &["status"]).says("1 to review");
     assert!(home.toft(&clone, &["review", &id]).ok().contains("+per: weight"));
     let board = ServedBoard::start(home, &clone, &[]);
     let mut page = Browser::start(home);
@@ -282,8 +271,7 @@ fn finished_work_is_reviewed_in_any_clone_that_shares_its_history() {
     assert_eq!(snapshot(&clone.join(".git/objects")), before);
     // What the work is built on may be missing.
     std::fs::write(repo.join("more.txt"), "more\n").unwrap();
-    home.run(repo, "git", &["add", "-A"]);
-    home.run(repo, "git", &["commit", "-q", "-m", "more"]);
+    commit_all(&home, repo, "more");
     let other = add(home, repo, &["Sell pears"]);
     finish(home, repo, &other, "pears.txt", "per: piece\n");
     let said = home.toft(&behind, &["review", &other]);

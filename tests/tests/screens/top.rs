@@ -2,21 +2,9 @@
 
 #![cfg(unix)]
 
-use std::{
-    io::{BufRead as _, BufReader, Write as _},
-    path::Path,
-    process::Stdio,
-    thread,
-    time::{Duration, Instant},
-};
-
-use toft_stories::{
-    FleetServer, Home,
-    issues::{add, finish},
-    terminal::Terminal,
-    toft_bin,
-    yard::Yard,
-};
+use toft_stories::issues::finish;
+use toft_stories::prelude::*;
+use toft_stories::terminal::Terminal;
 
 #[test]
 #[ignore = "wide: a terminal"]
@@ -38,8 +26,7 @@ fn an_evening_is_played_by_keys_alone() {
     top.until("toft answer");
     top.press(&["Enter"]);
     top.until("Nothing needs you.");
-    let log = home.toft(repo, &["history"]).ok();
-    assert!(log.contains("by weight, it's fair"), "{log}");
+    home.toft(repo, &["history"]).says("by weight, it's fair");
 
     // Finished work is looked at, and goes back with a comment on a line.
     finish(home, repo, &apples, "apples.txt", "price: 1\nper: piece\n");
@@ -63,8 +50,7 @@ fn an_evening_is_played_by_keys_alone() {
     top.until("sent back");
 
     // The agent takes it up.
-    let brief = home.toft(repo, &["show", &apples, "--context"]).ok();
-    assert!(brief.contains("apples.txt:2: per weight") && brief.contains("see the line"), "{brief}");
+    home.toft(repo, &["show", &apples, "--context"]).says_all(&["apples.txt:2: per weight", "see the line"]);
     let claimed = finish(home, repo, &apples, "apples.txt", "price: 1\nper: weight\n");
     assert!(claimed.contains("it was sent back (review)") && claimed.contains("apples.txt:2: per weight"), "{claimed}");
     top.until("+per: weight");
@@ -106,8 +92,7 @@ fn an_evening_is_played_by_keys_alone() {
 #[test]
 #[ignore = "wide: a terminal"]
 fn what_others_do_is_seen_at_once_at_any_size() {
-    let home = Home::new();
-    let repo = home.repo("shop");
+    let (home, repo) = Home::with_repository("shop");
     let top = Terminal::toft(&home, &repo, &["top"], (80, 24));
     top.until("Nothing needs you.");
     top.press(&["3"]);
@@ -155,8 +140,7 @@ fn what_others_do_is_seen_at_once_at_any_size() {
 #[test]
 #[ignore = "wide: a terminal"]
 fn an_act_concerns_what_was_chosen_whatever_others_do_meanwhile() {
-    let home = Home::new();
-    let repo = home.repo("shop");
+    let (home, repo) = Home::with_repository("shop");
     let ask = |title: &str, question: &str| {
         let id = add(&home, &repo, &[title]);
         home.toft(&repo, &["--as", title, "claim", &id]).ok();
@@ -264,15 +248,13 @@ fn every_repository_is_seen_and_commands_run_where_they_belong() {
     top.enter("-x with a broom");
     top.press(&["Enter"]);
     top.until("1 needs you");
-    let log = home.toft(&yard, &["history"]).ok();
-    assert!(log.contains("-x with a broom"), "{log}");
+    home.toft(&yard, &["history"]).says("-x with a broom");
 }
 
 #[test]
 #[ignore = "wide: a terminal"]
 fn lines_are_printed_for_who_sees_no_screen() {
-    let home = Home::new();
-    let repo = home.repo("shop");
+    let (home, repo) = Home::with_repository("shop");
     let id = add(&home, &repo, &["Sell apples"]);
     home.toft(&repo, &["top"]).fails(2);
     let mut command = home.command(&repo, toft_bin(), &["top", "--plain"]);

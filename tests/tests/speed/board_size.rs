@@ -2,18 +2,9 @@
 
 #![cfg(unix)]
 
-use std::{
-    fs, thread,
-    time::{Duration, Instant},
-};
-
-use serde_json::Value;
-use toft_stories::{
-    Home,
-    browser::{Browser, ServedBoard},
-    night::{Night, pictures},
-    sized,
-};
+use toft_stories::browser::{Browser, ServedBoard};
+use toft_stories::night::{Night, pictures};
+use toft_stories::prelude::*;
 
 /// Milliseconds until a page that is opened anew has rows, or a drawing.
 fn first_rows(page: &mut Browser, url: &str) -> u64 {
@@ -116,8 +107,7 @@ fn a_large_night_is_seen_quickly_and_for_hours() {
 
 #[test]
 fn a_large_log_is_read_in_parts() {
-    let home = Home::new();
-    let repo = home.repo("shop");
+    let (home, repo) = Home::with_repository("shop");
     let id = toft_stories::issues::add(&home, &repo, &["Talk a lot"]);
     let lines = sized(200_000, 2_500_000);
     let talk = format!(

@@ -1,11 +1,7 @@
 //! Lists of workspaces, timed beside bare git in the same run.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
-
-use toft_stories::{Home, sized, workspaces::busy_workspaces};
+use toft_stories::prelude::*;
+use toft_stories::workspaces::busy_workspaces;
 
 /// How long the fastest of three takes: others share the machine.
 fn fastest(mut what: impl FnMut()) -> Duration {

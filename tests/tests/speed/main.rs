@@ -1,5 +1,4 @@
 //! What is measured: `cargo xtask speed` runs it alone, with the binary that is shipped.
 
 mod board_size;
-mod filters;
 mod lists;

@@ -1,13 +1,7 @@
 //! What each command answers with `--json`, held by a snapshot: a field that is renamed, lost or of another type shows up in
 //! review. Calls of the library are held by a snapshot of their schemas, in toft-core.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-};
-
-use serde_json::Value;
-use toft_stories::Home;
+use toft_stories::prelude::*;
 
 /// The fields of an answer: where each is, and of which types.
 type Shape = BTreeMap<String, BTreeSet<&'static str>>;
@@ -65,8 +59,7 @@ impl Asked {
 
 #[test]
 fn every_answer_in_json_has_the_fields_it_had() {
-    let home = Home::new();
-    let repo = home.git("api");
+    let (home, repo) = Home::with(|home| home.git("api"));
     let mut asked = Asked { home, repo, shapes: BTreeMap::new() };
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     asked.ask(&["init"]);

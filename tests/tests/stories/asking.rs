@@ -1,12 +1,6 @@
 //! Asking and answering: epics that follow their parts, lists, times, explanations, hints.
 
-use std::path::Path;
-
-use toft_stories::{
-    Home,
-    issues::{add, listed},
-    share::cloned,
-};
+use toft_stories::prelude::*;
 
 fn status(home: &Home, repo: &Path, id: &str) -> String {
     listed(home, repo)[id]["status"].as_str().unwrap().to_owned()
@@ -14,8 +8,7 @@ fn status(home: &Home, repo: &Path, id: &str) -> String {
 
 #[test]
 fn an_epic_closes_with_its_last_part_and_opens_again_with_one() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let whole = add(&home, &repo, &["The whole", "-t", "epic"]);
     let half = add(&home, &repo, &["A half", "-t", "epic", "--parent", &whole]);
     let first = add(&home, &repo, &["First", "--parent", &half]);
@@ -25,11 +18,12 @@ fn an_epic_closes_with_its_last_part_and_opens_again_with_one() {
 
     // By an agent's finish, through every level, and the outcome says so.
     home.toft(&repo, &["claim", &second]).ok();
-    let done = home.toft(&repo, &["finish", "--no-change", "x", "--json"]).ok();
-    assert!(done.contains("is closed too: all its parts are closed"), "{done}");
+    home.toft(&repo, &["finish", "--no-change", "x", "--json"]).says("is closed too: all its parts are closed");
     assert_eq!(status(&home, &repo, &half), "closed");
     assert_eq!(status(&home, &repo, &whole), "closed");
     assert!(home.toft(&repo, &["show", &half]).ok().contains("all its parts are closed"));
+    // Its closing was nobody's operation.
+    assert!(home.toft(&repo, &["history", &half]).ok().contains("epic.closed"));
 
     // A part that is open again, or a new one, opens what closed by itself.
     home.toft(&repo, &["reopen", &second]).ok();
@@ -49,44 +43,6 @@ fn an_epic_closes_with_its_last_part_and_opens_again_with_one() {
 }
 
 #[test]
-fn undo_of_a_closed_part_takes_its_epic_along() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let epic = add(&home, &repo, &["The whole", "-t", "epic"]);
-    let parts = ["a", "b"].map(|title| add(&home, &repo, &[title, "--parent", &epic]));
-    home.toft(&repo, &["close", &parts[0], "--as", "ann"]).ok();
-    home.toft(&repo, &["close", &parts[1], "--as", "ben"]).ok();
-    assert_eq!(status(&home, &repo, &epic), "closed");
-    home.toft(&repo, &["undo", "--as", "ann"]).ok();
-    assert_eq!(status(&home, &repo, &epic), "open");
-    home.toft(&repo, &["undo", "--as", "ben"]).ok();
-    assert_eq!(status(&home, &repo, &parts[1]), "open");
-    home.toft(&repo, &["undo", "--redo", "--as", "ann"]).ok();
-    home.toft(&repo, &["undo", "--redo", "--as", "ben"]).ok();
-    assert_eq!(status(&home, &repo, &epic), "closed");
-    // The epic's own closing was nobody's operation.
-    assert!(home.toft(&repo, &["history", &epic]).ok().contains("epic.closed"));
-}
-
-#[test]
-fn an_epic_with_work_of_its_own_waits_for_that() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    home.toft(&repo, &["agent", "register", "ann"]).ok();
-    let assigned = add(&home, &repo, &["Assigned", "-t", "epic"]);
-    home.toft(&repo, &["edit", &assigned, "--assignee", "ann"]).ok();
-    let claimed = add(&home, &repo, &["Claimed", "-t", "epic"]);
-    home.toft(&repo, &["claim", &claimed, "--as", "ben"]).ok();
-    home.toft(&repo, &["finish", "release", "-m", "x", "--as", "ben"]).ok();
-    for epic in [&assigned, &claimed] {
-        let part = add(&home, &repo, &["A part", "--parent", epic]);
-        home.toft(&repo, &["close", &part]).ok();
-        assert_eq!(status(&home, &repo, epic), "open");
-    }
-    assert!(home.toft(&repo, &["claim", "--as", "ann"]).ok().contains("Assigned"));
-}
-
-#[test]
 fn an_epic_in_another_ledger_follows_its_part() {
     let home = Home::new();
     let (repo, team) = (home.repo("api"), home.path().join("team"));
@@ -102,8 +58,7 @@ fn an_epic_in_another_ledger_follows_its_part() {
 
 #[test]
 fn an_epic_whose_last_parts_two_clones_closed_closes_when_they_sync() {
-    let home = Home::new();
-    let (_, clones) = cloned(&home, &["one", "two"]);
+    let (home, (_, clones)) = Home::with(|home| cloned(home, &["one", "two"]));
     let (one, two) = (&clones[0], &clones[1]);
     let sync = |clone: &Path| home.toft(clone, &["sync"]).ok();
     let epic = add(&home, one, &["The whole", "-t", "epic"]);
@@ -135,8 +90,7 @@ fn an_epic_whose_last_parts_two_clones_closed_closes_when_they_sync() {
 
 #[test]
 fn a_list_takes_every_filter_counts_and_names_what_is_known() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["agent", "register", "ann"]).ok();
     let epic = add(&home, &repo, &["The whole", "-t", "epic"]);
     let bug = add(&home, &repo, &["It breaks", "-t", "bug", "-p", "P0", "-l", "db", "--parent", &epic]);
@@ -209,8 +163,7 @@ fn times_are_local_and_relative_in_text_and_utc_in_json() {
 
 #[test]
 fn why_says_of_started_work_what_it_waits_for() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let [asks, rests, free] = ["Asks", "Rests", "Free"].map(|title| add(&home, &repo, &[title]));
     home.toft(&repo, &["claim", &asks, "--as", "a"]).ok();
     home.toft(&repo, &["finish", "waiting", "-m", "Which one?", "--as", "a"]).ok();
@@ -224,14 +177,12 @@ fn why_says_of_started_work_what_it_waits_for() {
     assert!(why(&free).contains("It can start now"), "{}", why(&free));
     let ready = listed(&home, &repo);
     assert_eq!([&asks, &rests, &free].map(|id| ready[id]["ready"].as_bool().unwrap()), [false, false, true]);
-    let explained = home.toft(&repo, &["show", &asks, "--why", "--json"]).data();
-    assert_eq!(explained["not_ready"][0]["why"], "started", "{explained}");
+    assert_eq!(home.toft(&repo, &["show", &asks, "--why", "--json"]).data()["not_ready"][0]["why"], "started");
 }
 
 #[test]
 fn a_dry_run_of_undo_refuses_as_undo_does() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let same = |args: &[&str]| {
         let dry = home.toft(&repo, &[args, &["-n"]].concat());
         let real = home.toft(&repo, args);
@@ -251,6 +202,8 @@ fn a_dry_run_of_undo_refuses_as_undo_does() {
     let held = add(&home, &repo, &["Held", "--as", "dan"]);
     home.toft(&repo, &["claim", &held, "--as", "ben"]).ok();
     same(&["undo", "--as", "dan"]).fails(5);
+    home.toft(&repo, &["finish", "--no-change", "x", "--as", "ben"]).ok();
+    assert!(same(&["undo", "--as", "dan"]).fails(5).contains("finished since"));
     // What can be taken back is shown, and nothing is done; several at once are shown together.
     let free = add(&home, &repo, &["Free", "--as", "eve"]);
     home.toft(&repo, &["edit", &free, "-p", "0", "--as", "eve"]).ok();
@@ -271,16 +224,13 @@ fn a_workspace_of_another_clone_is_named_as_such_and_not_as_broken() {
     home.toft(one, &["claim", &id, "--ws", "--as", "a"]).ok();
     let name = home.toft(one, &["ws", "list", "--json"]).data()[0]["name"].as_str().unwrap().to_owned();
     let help = format!("toft -C {} ws list {name}", one.display());
-    let listed = home.toft(two, &["ws", "list"]).ok();
-    assert!(listed.contains(&format!("belongs to the clone {}", one.display())) && listed.contains(&help), "{listed}");
-    let json = home.toft(two, &["ws", "list", "--json"]).data();
-    assert_eq!(json[0]["other_clone"], one.to_str().unwrap(), "{json}");
+    home.toft(two, &["ws", "list"]).says_all(&[&format!("belongs to the clone {}", one.display()), &help]);
+    assert_eq!(home.toft(two, &["ws", "list", "--json"]).data()[0]["other_clone"], one.to_str().unwrap());
     assert!(!home.toft(two, &["status"]).ok().contains("Broken"));
     assert!(!home.toft(two, &["doctor"]).ok().contains(&name));
     home.toft(one, &["finish", "--no-change", "x", "--as", "a"]).ok();
     // Only its own clone takes it down.
-    let tidied = home.toft(two, &["ws", "gc"]).ok();
-    assert!(tidied.contains("kept") && tidied.contains(&help), "{tidied}");
+    home.toft(two, &["ws", "gc"]).says_all(&["kept", &help]);
     let refused = home.toft(two, &["ws", "rm", &name]);
     assert!(refused.code != 0 && refused.err.contains("another clone"), "{refused:?}");
     assert!(home.toft(one, &["ws", "gc"]).ok().contains("removed"));
@@ -294,8 +244,7 @@ fn a_workspace_of_another_clone_is_named_as_such_and_not_as_broken() {
 
 #[test]
 fn a_graph_wraps_titles_and_marks_the_critical_path() {
-    let mut home = Home::new();
-    let repo = home.repo("api");
+    let (mut home, repo) = Home::with_repository("api");
     let long = "Pin the schema of every table that orders touch before anything else is done with it";
     let first = add(&home, &repo, &[long]);
     let second = add(&home, &repo, &["Second", "--needs", &first]);
@@ -318,39 +267,6 @@ fn a_graph_wraps_titles_and_marks_the_critical_path() {
 }
 
 #[test]
-fn taking_workspaces_down_says_what_becomes_of_their_branches() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let committed = |title: &str| {
-        let id = add(&home, &repo, &[title]);
-        home.toft(&repo, &["claim", &id, "--ws", "--as", title]).ok();
-        let path = home.toft(&repo, &["ws", "path", &id]).ok();
-        let path = Path::new(path.trim()).to_owned();
-        std::fs::write(path.join(title), title).unwrap();
-        home.run(&path, "git", &["add", "."]);
-        home.run(&path, "git", &["commit", "-qm", title]);
-        home.toft(&repo, &["finish", "--evidence", "HEAD", "-m", "x", "--as", title]);
-        let branch = home.run(&path, "git", &["branch", "--show-current"]).trim().to_owned();
-        (id, branch)
-    };
-    let (one, first) = committed("one");
-    let (_, second) = committed("two");
-    let exists = |branch: &str| !home.run(&repo, "git", &["branch", "--list", branch]).is_empty();
-    let refused = home.toft(&repo, &["ws", "rm", &one]).fails(5);
-    assert!(refused.contains(&format!("branch {first} keeps the commit")), "{refused}");
-    let gone = home.toft(&repo, &["ws", "rm", &one, "--rescue"]).ok();
-    assert!(gone.contains(&format!("branch {first} keeps the commit")) && exists(&first), "{gone}");
-    home.run(&repo, "git", &["merge", "-q", "--no-edit", &first]);
-    home.run(&repo, "git", &["merge", "-q", "--no-edit", &second]);
-    let would = home.toft(&repo, &["ws", "gc", "-n"]).ok();
-    assert!(would.contains(&format!("would delete branch {second}")) && exists(&second), "{would}");
-    let tidied = home.toft(&repo, &["ws", "gc"]).ok();
-    for branch in [&first, &second] {
-        assert!(tidied.contains(&format!("deleted branch {branch}")) && !exists(branch), "{tidied}");
-    }
-}
-
-#[test]
 fn toft_alone_says_the_next_step() {
     let home = Home::new();
     let said = home.toft(home.path(), &[]).ok();
@@ -367,8 +283,7 @@ fn toft_alone_says_the_next_step() {
 
 #[test]
 fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let tried = [
         ("merge", "toft land"),
         ("stats", "toft status"),

@@ -1,17 +1,7 @@
 //! Living with beads: imports and exports in both directions, and what other tools leave.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
-
-use serde_json::{Value, json};
-use toft_stories::{
-    Home,
-    issues::{add, ledger, listed},
-    older, share,
-};
+use toft_stories::older;
+use toft_stories::prelude::*;
 
 /// A beads file, and a repository that imports it.
 struct Both {
@@ -313,26 +303,14 @@ fn a_month_in_both_with_two_clones_loses_no_edit() {
 }
 
 fn two_clones() -> (Home, PathBuf, PathBuf) {
-    let home = Home::new();
-    let shared = share::Vcs::Git.remote(&home, "shared.git");
-    let clones = ["first", "second"].map(|name| {
-        home.run(home.path(), "git", &["clone", "-q", shared.to_str().unwrap(), name]);
-        let dir = home.path().join(name);
-        if name == "first" {
-            home.run(&dir, "git", &["commit", "-q", "--allow-empty", "-m", "first"]);
-            home.run(&dir, "git", &["push", "-q", "origin", "HEAD:main"]);
-        }
-        home.toft(&dir, &["init"]).ok();
-        dir
-    });
-    let [first, second] = clones;
-    (home, first, second)
+    let (home, (_, mut clones)) = Home::with(|home| cloned(home, &["first-clone", "second-clone"]));
+    let second = clones.remove(1);
+    (home, clones.remove(0), second)
 }
 
 #[test]
 fn caw_brings_what_informs_what_came_of_it_and_its_templates() {
-    let home = Home::new();
-    let repo = home.repo("project");
+    let (home, repo) = Home::with_repository("project");
     let dir = home.path().join("caw");
     older::caw(&home, &dir, &repo.canonicalize().unwrap());
     let import = |more: &[&str]| {
@@ -367,8 +345,7 @@ fn caw_brings_what_informs_what_came_of_it_and_its_templates() {
 
 #[test]
 fn langgraph_gives_threads_of_this_project_or_those_that_are_asked_for() {
-    let home = Home::new();
-    let repo = home.repo("project");
+    let (home, repo) = Home::with_repository("project");
     older::langgraph(&home, &home.path().join("agentos"), &repo.canonicalize().unwrap());
     let import = |more: &[&str]| {
         let mut args = vec!["import", "langgraph", "../agentos/issue_workflow.db", "--json"];
@@ -392,8 +369,7 @@ fn langgraph_gives_threads_of_this_project_or_those_that_are_asked_for() {
 
 #[test]
 fn a_filter_of_a_move_narrows_the_issues_that_are_named() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let team = home.path().join("team");
     std::fs::create_dir(&team).unwrap();
     home.toft(&repo, &["ledger", "add", "team", team.to_str().unwrap()]).ok();
@@ -457,8 +433,7 @@ fn epics_that_a_merge_made_parts_of_each_other_do_not_wait_for_ever() {
 
 #[test]
 fn a_plan_that_nobody_can_read_any_more_is_said_to_be_one() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let doctor = |repo: &Path| home.toft(repo, &["doctor"]).out;
     let list: String = (0..1_001).map(|n| format!("- issue {n}\n")).collect();
     fs::write(repo.join("plan.md"), &list).unwrap();
@@ -471,23 +446,8 @@ fn a_plan_that_nobody_can_read_any_more_is_said_to_be_one() {
 }
 
 #[test]
-fn a_refused_command_leaves_nothing_beside_a_database_of_another_program() {
-    let home = Home::new();
-    let repo = home.git("api");
-    home.run(&repo, "sqlite3", &["other.db", "CREATE TABLE t (a)"]);
-    for args in
-        [&["init", "--store", "other.db"][..], &["list", "--store", "other.db"], &["add", "x", "--store", "other.db"]]
-    {
-        assert_ne!(home.toft(&repo, args).code, 0);
-    }
-    let names: Vec<_> = fs::read_dir(&repo).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names.iter().filter(|name| *name != ".git").count(), 1, "{names:?}");
-}
-
-#[test]
 fn a_workspace_that_is_gone_is_not_put_away_again() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let id = add(&home, &repo, &["one"]);
     home.toft(&repo, &["ws", "create", &id]).ok();
     home.toft(&repo, &["ws", "rm", &id]).ok();

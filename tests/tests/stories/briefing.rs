@@ -1,8 +1,6 @@
 //! What agents are told fits its budget by a real tokenizer, is the same every time, and marks what others wrote.
 
-use std::{fs, path::Path};
-
-use toft_stories::{Home, tokens, workspaces::Dice};
+use toft_stories::prelude::*;
 
 /// Texts that cost models in different ways.
 fn texts(dice: &mut Dice) -> Vec<(&'static str, String)> {
@@ -155,14 +153,12 @@ fn a_session_outside_of_any_project_is_told_nothing() {
 
 #[test]
 fn letters_are_delivered_once_and_unconfirmed_ones_again() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["agent", "register", "lead"]).ok();
     home.toft(&repo, &["agent", "register", "ana"]).ok();
     home.toft(&repo, &["--as", "lead", "agent", "send", "ana", "stop at noon"]).ok();
     home.toft(&repo, &["--as", "lead", "agent", "send", "ana", "confirm this", "--needs-ack"]).ok();
-    let first = home.toft(&repo, &["prime"]).ok();
-    assert!(first.contains("stop at noon") && first.contains("confirm this"), "{first}");
+    home.toft(&repo, &["prime"]).says_all(&["stop at noon", "confirm this"]);
     let second = home.toft(&repo, &["prime"]).ok();
     assert!(!second.contains("stop at noon") && second.contains("confirm this"), "{second}");
     let id = second.split("--ack ").nth(1).unwrap().split_whitespace().next().unwrap();

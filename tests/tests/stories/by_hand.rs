@@ -1,17 +1,6 @@
 //! Lines that people, editors and scripts change: an edit is a change to what it changed and to nothing else.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    thread,
-    time::Duration,
-};
-
-use serde_json::Value;
-use toft_stories::{
-    Home,
-    issues::{add, ledger},
-};
+use toft_stories::prelude::*;
 
 /// Two clones of one repository with its ledger in the tree, which has one issue.
 struct Pair {
@@ -71,23 +60,6 @@ fn by_hand(path: &Path, from: &str, to: &str) {
     let text = fs::read_to_string(path).unwrap();
     assert!(text.contains(from), "{text}");
     fs::write(path, text.replace(from, to)).unwrap();
-}
-
-#[test]
-fn a_hand_edit_and_an_edit_elsewhere_both_stand_after_a_union_merge() {
-    let pair = Pair::new();
-    let Pair { ana, ben, .. } = &pair;
-    pair.edit(ben, &["-p", "0"]);
-    pair.commit(ben, "priority");
-    pair.push(ben);
-    by_hand(&tree(ana), "\"title\":\"Title\"", "\"title\":\"Apple title\"");
-    pair.commit(ana, "by hand");
-    pair.pull(ana);
-    for _ in 0..2 {
-        let issue = pair.show(ana);
-        assert_eq!((&issue["title"], &issue["priority"]), (&"Apple title".into(), &0.into()), "{issue}");
-        pair.home.toft(ana, &["gc", "--ledgers"]).ok();
-    }
 }
 
 #[test]
@@ -153,13 +125,11 @@ fn an_old_hand_edit_does_not_beat_a_later_write() {
 
 #[test]
 fn a_line_without_clocks_resurrects_nothing() {
-    let home = Home::new();
-    let repo = home.git("api");
+    let (home, repo) = Home::with(|home| home.git("api"));
     home.toft(&repo, &["init", "--tree"]).ok();
     add(&home, &repo, &["Something else"]);
     let commit = |message: &str| {
-        home.run(&repo, "git", &["add", "-A"]);
-        home.run(&repo, "git", &["commit", "-q", "-m", message]);
+        commit_all(&home, &repo, message);
     };
     commit("one");
     home.run(&repo, "git", &["checkout", "-q", "-b", "feature"]);
@@ -180,28 +150,6 @@ fn a_line_without_clocks_resurrects_nothing() {
     assert!(deleted().is_object());
     home.toft(&repo, &["gc", "--ledgers"]).ok();
     assert!(deleted().is_object());
-}
-
-#[test]
-fn a_line_appended_without_clocks_is_an_edit_and_is_taken_once() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let id = add(&home, &repo, &["Title", "-d", "stays"]);
-    let append = |line: String| {
-        let text = fs::read_to_string(ledger(&repo)).unwrap();
-        fs::write(ledger(&repo), text + &line).unwrap();
-    };
-    let line = format!("{{\"id\":\"{id}\",\"title\":\"By a script\"}}\n");
-    append(line.clone());
-    let shown = || home.toft(&repo, &["show", &id, "--json"]).data();
-    assert_eq!((&shown()["title"], &shown()["body"]), (&"By a script".into(), &"stays".into()));
-    home.toft(&repo, &["edit", &id, "--title", "By toft"]).ok();
-    assert_eq!(shown()["title"], "By toft");
-    // A merge brings the script's line back, behind toft's.
-    append(line);
-    assert_eq!(shown()["title"], "By toft");
-    home.toft(&repo, &["gc", "--ledgers"]).ok();
-    assert_eq!(shown()["title"], "By toft");
 }
 
 #[test]
@@ -246,22 +194,6 @@ fn an_edit_on_the_forge_changes_what_was_edited_and_nothing_written_here_meanwhi
         assert_eq!(issue["title"], "Second!");
     }
     assert_eq!(fs::read(ledger(&first)).unwrap(), fs::read(ledger(&second)).unwrap());
-}
-
-#[test]
-fn lines_that_a_merge_glued_together_are_read_apart() {
-    let home = Home::new();
-    let repo = home.git("api");
-    home.toft(&repo, &["init", "--tree"]).ok();
-    add(&home, &repo, &["base"]);
-    add(&home, &repo, &["on main"]);
-    let text = fs::read_to_string(tree(&repo)).unwrap();
-    fs::write(tree(&repo), text.trim_end().replace("}\n{", "}{")).unwrap();
-    let titles = || home.toft(&repo, &["list"]).ok();
-    assert!(titles().contains("base") && titles().contains("on main"), "{}", titles());
-    home.toft(&repo, &["gc", "--ledgers"]).ok();
-    assert!(titles().contains("base") && titles().contains("on main"), "{}", titles());
-    assert_eq!(fs::read_to_string(tree(&repo)).unwrap().lines().count(), 2);
 }
 
 #[test]

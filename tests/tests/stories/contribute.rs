@@ -2,14 +2,8 @@
 
 #![cfg(unix)]
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
-
-use serde_json::Value;
-use toft_stories::{
-    issues::{add, listed},
-    project::Project,
-    share::{synced, users},
-};
+use toft_stories::prelude::*;
+use toft_stories::project::Project;
 
 /// Added and removed lines of a diff.
 fn changed(diff: &str) -> (Vec<&str>, Vec<&str>) {

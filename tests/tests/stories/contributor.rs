@@ -3,15 +3,8 @@
 
 #![cfg(unix)]
 
-use std::{collections::BTreeMap, fs, path::Path};
-
-use serde_json::Value;
-use toft_stories::{
-    issues::{add, listed},
-    project::{Project, planning},
-    share::{synced, users},
-    snapshot,
-};
+use toft_stories::prelude::*;
+use toft_stories::project::{Project, planning};
 
 /// Everything that no command of a contributor may change: files, index, HEAD, config, hooks, refs, and the copy of
 /// upstream's ledger.
@@ -216,8 +209,7 @@ fn what_a_contributor_changes_about_upstreams_issue_is_laid_over_it() {
         assert_eq!(project.shown(mine, theirs)["closed"]["reason"], "fixed upstream");
         home.toft(mine, &["finish", "-m", "me too", "--no-change", "x", "--as", "me"]).ok();
         assert_eq!(project.shown(mine, theirs)["closed"]["reason"], "fixed upstream");
-        let said = home.toft(mine, &["reopen", theirs]).fails(5);
-        assert!(said.contains("closed upstream"), "{said}");
+        home.toft(mine, &["reopen", theirs]).refuses(5, "closed upstream");
         home.toft(mine, &["edit", theirs, "--notes", "a note stays mine"]).ok();
         // And theirs alone, when they open it again.
         home.toft(keeper, &["reopen", theirs]).ok();
@@ -272,8 +264,7 @@ fn clones_of_a_contributor_share_what_is_laid_over() {
         // Where the plan is no longer seen, the issue is what upstream says.
         home.toft(&again, &["ledger", "remove", "planning"]).ok();
         assert_eq!(project.shown(&again, theirs)["status"], "open");
-        let said = home.toft(&again, &["edit", theirs, "-p", "0"]).fails(2);
-        assert!(said.contains("toft init --contributor"), "{said}");
+        home.toft(&again, &["edit", theirs, "-p", "0"]).refuses(2, "toft init --contributor");
     }
 }
 

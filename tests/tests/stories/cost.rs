@@ -2,39 +2,15 @@
 
 #![cfg(unix)]
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::Value;
-use toft_stories::{
-    Home,
-    issues::{add, ledger},
-    share::{Vcs, synced},
-    sized, toft_bin,
-    workspaces::Dice,
-};
+use toft_stories::prelude::*;
 
 /// A bare git repository with one commit on main, and clones of it.
 fn team(home: &Home, count: usize) -> (PathBuf, Vec<PathBuf>) {
-    let remote = Vcs::Git.remote(home, "remote.git");
-    let first = home.git("first");
-    home.run(&first, "git", &["push", "-q", remote.to_str().unwrap(), "main"]);
-    (remote.clone(), (0..count).map(|n| another(home, &remote, &format!("c{n}"))).collect())
-}
-
-fn another(home: &Home, remote: &Path, name: &str) -> PathBuf {
-    home.run(home.path(), "git", &["clone", "-q", remote.to_str().unwrap(), name]);
-    let dir = home.path().join(name);
-    home.toft(&dir, &["init"]).ok();
-    dir
+    let names: Vec<String> = (0..count).map(|n| format!("c{n}")).collect();
+    cloned(home, &names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn sync(home: &Home, repo: &Path) -> Value {
@@ -82,8 +58,7 @@ fn bytes(dir: &Path) -> u64 {
 #[test]
 #[ignore = "wide: hundreds of edits"]
 fn a_ledger_that_is_edited_for_long_stays_small_on_disk() {
-    let home = Home::new();
-    let (remote, clones) = team(&home, sized(2, 5));
+    let (home, (remote, clones)) = Home::with(|home| team(home, sized(2, 5)));
     let mut dice = Dice::new(7);
     let (issues, edits, each) = (sized(1_000, 2_000), sized(42, 20_000), sized(3, 10));
     let ids = fill(&home, &clones[0], &mut dice, issues, sized(150, 80));
@@ -140,8 +115,7 @@ fn counted(home: &mut Home) -> PathBuf {
 
 #[test]
 fn one_changed_issue_takes_five_starts_of_git_and_a_look_takes_one() {
-    let mut home = Home::new();
-    let (_, clones) = team(&home, 2);
+    let (mut home, (_, clones)) = Home::with(|home| team(home, 2));
     let (a, b) = (&clones[0], &clones[1]);
     let id = add(&home, a, &["One"]);
     clones.iter().for_each(|repo| drop(sync(&home, repo)));
@@ -164,8 +138,7 @@ fn one_changed_issue_takes_five_starts_of_git_and_a_look_takes_one() {
 
 #[test]
 fn clones_that_sync_in_a_loop_all_get_through() {
-    let home = Home::new();
-    let (_, clones) = team(&home, 5);
+    let (home, (_, clones)) = Home::with(|home| team(home, 5));
     let mut dice = Dice::new(3);
     let ids = fill(&home, &clones[0], &mut dice, sized(50, 2_000), 20);
     clones.iter().for_each(|repo| drop(sync(&home, repo)));
@@ -200,8 +173,7 @@ fn clones_that_sync_in_a_loop_all_get_through() {
 
 #[test]
 fn the_log_reads_commits_that_say_nothing_and_is_whole_in_a_shallow_clone() {
-    let home = Home::new();
-    let (remote, clones) = team(&home, 1);
+    let (home, (remote, clones)) = Home::with(|home| team(home, 1));
     let a = &clones[0];
     let id = add(&home, a, &["By toft"]);
     let other = add(&home, a, &["Other"]);
@@ -250,8 +222,7 @@ const SYSTEM_CALLS: [(&str, &[&str], usize); 4] = [
 fn system_calls_of_everyday_commands_do_not_grow() {
     const COUNTED: &str =
         "trace=%file,%process,read,write,pread64,pwrite64,fcntl,flock,fsync,fdatasync,getdents64,close";
-    let mut home = Home::new();
-    let repo = home.repo("repo");
+    let (mut home, repo) = Home::with_repository("repo");
     home.set("TOFT_SESSION", "one");
     for title in ["one", "two", "three"] {
         add(&home, &repo, &[title]);

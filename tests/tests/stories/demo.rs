@@ -1,12 +1,7 @@
 //! `toft try` from an empty directory with the installed binary: what it shows, and that it touches nothing else.
 #![cfg(unix)]
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
-
-use toft_stories::{Home, agents, snapshot};
+use toft_stories::prelude::*;
 
 #[test]
 #[ignore = "wide: the whole demonstration"]

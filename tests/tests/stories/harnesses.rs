@@ -1,16 +1,7 @@
 //! Wiring toft into coding agents: their own files keep everything else, every byte comes back, and the hooks fire.
 #![cfg(unix)]
 
-use std::{
-    fs,
-    io::Write as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::{Duration, Instant},
-};
-
-use serde_json::{Value, json};
-use toft_stories::{Home, snapshot};
+use toft_stories::prelude::*;
 
 /// Files as people really have them: comments, tabs, trailing commas, other line ends, no last line end, odd order.
 const FIXTURES: [(&str, &str); 17] = [
@@ -77,11 +68,9 @@ fn every_byte_comes_back_in_a_checkout_and_at_home() {
                 words.extend(more);
                 words
             };
-            let shown = home.toft(&repo, &words(&["--all"])).ok();
-            assert!(shown.contains("Nothing was written; use --yes") && shown.contains("+"), "{shown}");
+            home.toft(&repo, &words(&["--all"])).says_all(&["Nothing was written; use --yes", "+"]);
             assert_eq!(own_files(&root), before, "showing writes nothing");
-            let written = home.toft(&repo, &words(&["--all", "-y"])).ok();
-            assert!(written.contains("Connected toft to"), "{written}");
+            home.toft(&repo, &words(&["--all", "-y"])).says("Connected toft to");
             let after = own_files(&root);
             assert_ne!(after, before);
             for (name, text) in FIXTURES.iter().filter(|_| laid) {
@@ -96,17 +85,14 @@ fn every_byte_comes_back_in_a_checkout_and_at_home() {
             assert_eq!(own_files(&root), after, "again changes nothing");
             home.toft(&repo, &words(&["--remove", "-y"])).ok();
             assert_eq!(own_files(&root), before, "user {user}, laid {laid}");
-            let again = home.toft(&repo, &words(&["--remove", "-y"])).ok();
-            assert!(again.contains("Nothing to remove"), "{again}");
+            home.toft(&repo, &words(&["--remove", "-y"])).says("Nothing to remove");
         }
     }
 }
 
 #[test]
 fn what_somebody_wrote_since_stays_when_toft_goes() {
-    let mut home = Home::new();
-    home.toft_on_path();
-    let repo = home.repo("api");
+    let (home, repo) = started(&[]);
     lay(&repo);
     home.toft(&repo, &["setup", "--all", "-y"]).ok();
     let settings = repo.join(".claude/settings.json");
@@ -129,14 +115,11 @@ fn what_somebody_wrote_since_stays_when_toft_goes() {
 
 #[test]
 fn a_file_that_cannot_be_read_stops_everything_before_anything_is_written() {
-    let mut home = Home::new();
-    home.toft_on_path();
-    let repo = home.repo("api");
+    let (home, repo) = started(&[]);
     fs::create_dir(repo.join(".claude")).unwrap();
     fs::write(repo.join(".claude/settings.json"), "{ \"hooks\": [ }").unwrap();
     let before = own_files(&repo);
-    let said = home.toft(&repo, &["setup", "claude", "-y"]).fails(1);
-    assert!(said.contains(".claude/settings.json cannot be changed"), "{said}");
+    home.toft(&repo, &["setup", "claude", "-y"]).refuses(1, ".claude/settings.json cannot be changed");
     assert_eq!(own_files(&repo), before);
     assert!(home.toft(&repo, &["setup", "hal"]).fails(2).contains("claude, codex, gemini"));
 }
@@ -285,9 +268,7 @@ fn median_of_ready(home: &Home, repo: &Path) -> Duration {
 
 #[test]
 fn a_hook_is_never_in_the_way() {
-    let mut home = Home::new();
-    home.toft_on_path();
-    let repo = home.repo("api");
+    let (home, repo) = started(&[]);
     let plain = home.path().join("plain");
     fs::create_dir(&plain).unwrap();
     let quiet = |dir: &Path, words: &[&str], input: &str| {
@@ -324,9 +305,7 @@ fn a_hook_is_never_in_the_way() {
 
 #[test]
 fn a_session_tells_its_shell_who_it_is_and_its_lease_follows_the_harness() {
-    let mut home = Home::new();
-    home.toft_on_path();
-    let repo = home.repo("api");
+    let (home, repo) = started(&[]);
     home.toft(&repo, &["add", "Held by a session"]).ok();
     // The harness is a process that is no shell: it runs the hook, then a command with what the hook left.
     let script = r#"
@@ -355,9 +334,7 @@ sys.stdin.read()
 
 #[test]
 fn what_is_wired_again_after_an_edit_goes_all_the_same() {
-    let mut home = Home::new();
-    home.toft_on_path();
-    let repo = home.repo("api");
+    let (home, repo) = started(&[]);
     lay(&repo);
     home.toft(&repo, &["setup", "claude", "-y"]).ok();
     let rules = repo.join("CLAUDE.md");
@@ -378,9 +355,7 @@ fn what_is_wired_again_after_an_edit_goes_all_the_same() {
 
 #[test]
 fn what_is_somebodys_own_stays_theirs() {
-    let mut home = Home::new();
-    home.toft_on_path();
-    let repo = home.repo("api");
+    let (home, repo) = started(&[]);
     let put = |name: &str, text: &str| {
         fs::create_dir_all(repo.join(name).parent().unwrap()).unwrap();
         fs::write(repo.join(name), text).unwrap();
@@ -406,9 +381,7 @@ fn what_is_somebodys_own_stays_theirs() {
 
 #[test]
 fn links_are_followed_inside_and_refused_outside() {
-    let mut home = Home::new();
-    home.toft_on_path();
-    let repo = home.repo("api");
+    let (home, repo) = started(&[]);
     fs::write(repo.join("AGENTS.md"), "mine\n").unwrap();
     std::os::unix::fs::symlink("AGENTS.md", repo.join("CLAUDE.md")).unwrap();
     home.toft(&repo, &["setup", "claude", "codex", "-y"]).ok();
@@ -429,25 +402,20 @@ fn links_are_followed_inside_and_refused_outside() {
 
 #[test]
 fn the_doctor_runs_nothing_that_a_repository_brings() {
-    let mut home = Home::new();
-    home.toft_on_path();
-    let repo = home.repo("api");
+    let (home, repo) = started(&[]);
     fs::create_dir(repo.join(".claude")).unwrap();
     let evil = home.path().join("evil");
     let line = format!("id > {} # toft hook Stop --for claude", evil.display());
     let text = json!({ "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": line }] }] } });
     fs::write(repo.join(".claude/settings.json"), text.to_string()).unwrap();
-    let said = home.toft(&repo, &["doctor"]).ok();
-    assert!(said.contains("differs from what toft writes, and is not run"), "{said}");
+    home.toft(&repo, &["doctor"]).says("differs from what toft writes, and is not run");
     assert!(!evil.exists());
 }
 
 #[test]
 fn what_was_kept_of_private_files_stays_private() {
     use std::os::unix::fs::PermissionsExt as _;
-    let mut home = Home::new();
-    home.toft_on_path();
-    let repo = home.repo("api");
+    let (home, repo) = started(&[]);
     let private = home.path().join("home/.claude.json");
     fs::write(&private, "{\"token\": \"s3cr3t-s3cr3t\"}\n").unwrap();
     fs::set_permissions(&private, fs::Permissions::from_mode(0o600)).unwrap();

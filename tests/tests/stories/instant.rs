@@ -1,31 +1,22 @@
 //! Instant workspaces: many stand on one frozen checkout, and none sees what another does.
 
-use std::{
-    fs::{self, File},
-    io::{Seek, Write},
-    os::unix::fs::{FileExt, MetadataExt},
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File};
+use std::io::Seek;
+use std::os::unix::fs::FileExt;
 
-use toft_stories::{
-    Home,
-    workspaces::{Unmount, chmod, fill, may_mount, whole},
-};
+use toft_stories::kept::create;
+use toft_stories::prelude::*;
+use toft_stories::workspaces::fill;
 
 fn project(home: &Home) -> PathBuf {
     let repo = home.repo("api");
     fill(&repo, 300);
     fs::write(repo.join(".gitignore"), "target/\n").unwrap();
-    home.run(&repo, "git", &["add", "."]);
-    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    commit_all(home, &repo, "files");
     fs::create_dir(repo.join("target")).unwrap();
     fs::write(repo.join("target/artefact"), "built\n".repeat(1_000)).unwrap();
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"always\"\nwarm = [\"target\"]\n").unwrap();
     repo
-}
-
-fn plot(home: &Home, repo: &Path, name: &str) -> PathBuf {
-    PathBuf::from(home.toft(repo, &["ws", "create", "--name", name, "-q"]).ok().trim())
 }
 
 /// Everything below, with inode times, to see that nothing was ever written.
@@ -51,10 +42,9 @@ fn what_is_done_in_one_is_seen_neither_below_nor_in_any_other() {
     if !may_mount() {
         return;
     }
-    let home = Home::new();
+    let (home, repo) = Home::with(project);
     let _unmount = Unmount(&home);
-    let repo = project(&home);
-    let (one, two) = (plot(&home, &repo, "one"), plot(&home, &repo, "two"));
+    let (one, two) = (create(&home, &repo, "one", &[]), create(&home, &repo, "two", &[]));
     let base = fs::read_dir(one.parent().unwrap().join(".bases")).unwrap().flatten();
     let base = base.map(|entry| entry.path()).find(|path| path.join("tree").is_dir()).unwrap();
     assert_eq!(home.run(&one, "git", &["status", "--porcelain"]), "");
@@ -83,7 +73,7 @@ fn what_is_done_in_one_is_seen_neither_below_nor_in_any_other() {
     assert_eq!(frozen(&base), before, "what is below is as it was");
     assert_eq!(whole(&home, &two).differences(&other), Vec::<String>::new(), "the other sees nothing");
     assert_eq!(fs::read_to_string(two.join("target/artefact")).unwrap().len(), 6_000);
-    let three = plot(&home, &repo, "three");
+    let three = create(&home, &repo, "three", &[]);
     assert_eq!(home.run(&three, "git", &["status", "--porcelain"]), "");
     // Everything that holds for a worktree holds for this: put away, taken down, brought back.
     fs::remove_dir_all(one.join("target")).unwrap();
@@ -100,49 +90,20 @@ fn what_is_done_in_one_is_seen_neither_below_nor_in_any_other() {
 }
 
 #[test]
-fn they_are_mounted_again_when_next_used_and_nothing_is_lost_with_the_mount() {
-    if !may_mount() {
-        return;
-    }
-    let home = Home::new();
-    let _unmount = Unmount(&home);
-    let repo = project(&home);
-    let one = plot(&home, &repo, "one");
-    fs::write(one.join("work.txt"), "before the restart\n").unwrap();
-    home.run(&one, "git", &["add", "work.txt"]);
-    home.run(home.path(), "umount", &[one.to_str().unwrap()]);
-    assert!(!one.join("work.txt").exists());
-    // As anybody might after a restart.
-    home.run(&repo, "git", &["worktree", "prune"]);
-    home.run(&repo, "git", &["gc", "-q", "--prune=now"]);
-    let path = home.toft(&repo, &["ws", "path", "one"]).ok();
-    assert_eq!(fs::read_to_string(Path::new(path.trim()).join("work.txt")).unwrap(), "before the restart\n");
-    assert_eq!(home.run(&one, "git", &["status", "--porcelain"]), "A  work.txt\n");
-    // A file that is open keeps it from being taken down, and it is whole afterwards.
-    let open = File::open(one.join("work.txt")).unwrap();
-    let said = home.toft(&repo, &["ws", "rm", "one", "--rescue"]).fails(5);
-    assert!(said.contains("open"), "{said}");
-    drop(open);
-    assert_eq!(home.run(&one, "git", &["status", "--porcelain"]), "A  work.txt\n");
-    home.toft(&repo, &["ws", "rm", "one", "--rescue"]).ok();
-}
-
-#[test]
 fn a_base_serves_what_is_near_and_goes_when_nobody_stands_on_it() {
     if !may_mount() {
         return;
     }
-    let home = Home::new();
+    let (home, repo) = Home::with(project);
     let _unmount = Unmount(&home);
-    let repo = project(&home);
-    let one = plot(&home, &repo, "one");
+    let one = create(&home, &repo, "one", &[]);
     let bases = || {
         let entries = fs::read_dir(one.parent().unwrap().join(".bases")).unwrap().flatten();
         entries.filter(|entry| entry.path().join("tree").is_dir()).count()
     };
     fs::write(repo.join("src/d0/f0.txt"), "next\n").unwrap();
     home.run(&repo, "git", &["commit", "-q", "-a", "-m", "a little"]);
-    let two = plot(&home, &repo, "two");
+    let two = create(&home, &repo, "two", &[]);
     assert_eq!(bases(), 1, "a small difference is only a layer");
     assert_eq!(fs::read_to_string(two.join("src/d0/f0.txt")).unwrap(), "next\n");
     assert_eq!(home.run(&two, "git", &["status", "--porcelain"]), "");
@@ -150,7 +111,7 @@ fn a_base_serves_what_is_near_and_goes_when_nobody_stands_on_it() {
         fs::write(repo.join(format!("src/d{}/f{n}.txt", n / 100)), "all other\n").unwrap();
     }
     home.run(&repo, "git", &["commit", "-q", "-a", "-m", "a lot"]);
-    let three = plot(&home, &repo, "three");
+    let three = create(&home, &repo, "three", &[]);
     assert_eq!((bases(), home.run(&three, "git", &["status", "--porcelain"])), (2, String::new()));
     home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
     assert!(!one.exists() && !two.exists() && !three.exists());
@@ -183,9 +144,9 @@ fn where_layers_do_not_work_copies_share_their_blocks() {
         let said = home.run(home.path(), "df", &["--output=used", "-m", disk.to_str().unwrap()]);
         said.lines().last().unwrap().trim().parse::<u64>().unwrap()
     };
-    let first = plot(&home, &repo, "first");
+    let first = create(&home, &repo, "first", &[]);
     let before = used();
-    let plots: Vec<PathBuf> = (0..5).map(|n| plot(&home, &repo, &format!("p{n}"))).collect();
+    let plots: Vec<PathBuf> = (0..5).map(|n| create(&home, &repo, &format!("p{n}"), &[])).collect();
     assert!(used() - before < 40, "five with 40 MB each take {} MB", used() - before);
     for plot in &plots {
         assert_eq!(home.run(plot, "git", &["status", "--porcelain"]), "");

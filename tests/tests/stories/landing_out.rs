@@ -2,13 +2,8 @@
 
 #![cfg(unix)]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use serde_json::json;
-use toft_stories::{forge::PlayedForge, issues::add, yard::Yard};
+use toft_stories::forge::PlayedForge;
+use toft_stories::prelude::*;
 
 /// The address of the project on the forge.
 const ADDRESS: &str = "https://github.com/acme/shop.git";
@@ -46,8 +41,7 @@ fn work_is_pushed_to_a_remote_and_a_push_by_another_costs_a_rebuild() {
     let check = "sh check.sh; test -e $HOME/pushed || { touch $HOME/pushed; git clone -q $HOME/../bare.git $HOME/racer && \
                  cd $HOME/racer && echo race > race.txt && git add -A && git commit -q -m race && git push -q origin main; }";
     let (yard, bare) = with_remote(&format!("[land]\ninto = \"origin/main\"\ncheck = ['{check}']\n"));
-    let id = yard.issue("one", "echo one > one.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("one", "echo one > one.txt", "false");
     push_by_another(&yard, &bare, "earlier.txt");
     let before = yard.git(&["rev-parse", "main"]);
     let landed = yard.land();
@@ -60,8 +54,7 @@ fn work_is_pushed_to_a_remote_and_a_push_by_another_costs_a_rebuild() {
     assert_eq!(yard.git(&["rev-parse", "main"]), before, "the user's branch is the user's");
     assert_eq!(yard.git(&["rev-parse", "origin/main"]), in_bare(&yard, &bare, &["rev-parse", "main"]));
     // New work begins with what has landed.
-    yard.issue("two", "test -e one.txt && echo two > two.txt", "false");
-    yard.run(&[]);
+    yard.finish("two", "test -e one.txt && echo two > two.txt", "false");
     yard.land();
     assert!(in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]).contains("two.txt"));
 }
@@ -72,25 +65,21 @@ fn a_user_who_force_pushes_the_target_meanwhile_has_the_last_word() {
     let check = "test -e $HOME/forced || { touch $HOME/forced; git clone -q $HOME/../bare.git $HOME/user && cd $HOME/user && \
                  git commit -q --amend -m amended && git push -q --force origin main; }";
     let (yard, bare) = with_remote(&format!("[land]\ninto = \"origin/main\"\ncheck = ['{check}']\n"));
-    let id = yard.issue("one", "echo one > one.txt", "git rebase -q --onto origin/main HEAD~1");
-    yard.run(&[]);
+    let id = yard.finish("one", "echo one > one.txt", "git rebase -q --onto origin/main HEAD~1");
     // What the user replaced does not come back with the work.
-    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
-    assert!(said.contains("begun on top of a commit that origin/main does not have"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).refuses(1, "begun on top of a commit that origin/main does not have");
     let subjects = || in_bare(&yard, &bare, &["log", "--topo-order", "--format=%s", "main"]);
     assert_eq!(subjects(), "amended\nfirst of yard");
     yard.home.toft(&yard.repo, &["review", &id, "--return", "-m", "rebase it onto origin/main"]).ok();
     yard.run(&[]);
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
     assert_eq!(subjects(), "Merge: do one\ndo one\namended\nfirst of yard");
 }
 
 #[test]
 fn what_a_remote_refuses_is_told_and_lands_later() {
     let (yard, bare) = with_remote("[land]\ninto = \"origin/main\"\n");
-    let id = yard.issue("one", "echo one > one.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("one", "echo one > one.txt", "false");
     let hook = bare.join("hooks/pre-receive");
     fs::write(&hook, "#!/bin/sh\necho protected branch; exit 1\n").unwrap();
     yard.home.run(&bare, "chmod", &["+x", "hooks/pre-receive"]);
@@ -100,11 +89,9 @@ fn what_a_remote_refuses_is_told_and_lands_later() {
     fs::remove_file(&hook).unwrap();
     let away = bare.with_extension("away");
     fs::rename(&bare, &away).unwrap();
-    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
-    assert!(said.contains("nothing more lands"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).refuses(1, "nothing more lands");
     fs::rename(&away, &bare).unwrap();
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
 }
 
 #[test]
@@ -113,19 +100,15 @@ fn nothing_is_pushed_because_a_repository_says_so() {
     fs::create_dir_all(yard.repo.join(".toft")).unwrap();
     fs::write(yard.repo.join(".toft/config.toml"), "[land]\ninto = \"origin/main\"\n").unwrap();
     let before = in_bare(&yard, &bare, &["rev-parse", "main"]);
-    yard.issue("one", "echo one > one.txt", "false");
-    yard.run(&[]);
-    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
-    assert!(said.contains("only `into` in your own configuration"), "{said}");
+    yard.finish("one", "echo one > one.txt", "false");
+    yard.home.toft(&yard.repo, &["land"]).refuses(1, "only `into` in your own configuration");
     assert_eq!(in_bare(&yard, &bare, &["rev-parse", "main"]), before);
     fs::write(yard.repo.join(".toft/config.toml"), "[land]\nhow = \"pr\"\n").unwrap();
-    let said = yard.home.toft(&yard.repo, &["land"]).fails(2);
-    assert!(said.contains("may not say that work is published"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).refuses(2, "may not say that work is published");
     // Nor does it weaken what the user decided.
     yard.configure("[land]\ninto = \"origin/main\"\nreview = \"human\"\n");
     fs::write(yard.repo.join(".toft/config.toml"), "[land]\nreview = \"none\"\nhow = \"merge\"\n").unwrap();
-    yard.issue("two", "echo two > two.txt", "false");
-    yard.run(&[]);
+    yard.finish("two", "echo two > two.txt", "false");
     yard.home.toft(&yard.repo, &["land"]).ok();
     assert!(!in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]).contains("two.txt"), "it waits for review");
 }
@@ -133,11 +116,9 @@ fn nothing_is_pushed_because_a_repository_says_so() {
 #[test]
 fn finished_work_lands_where_the_configuration_says_now() {
     let (yard, bare) = with_remote("");
-    let id = yard.issue("one", "echo one > one.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("one", "echo one > one.txt", "false");
     yard.configure("[land]\ninto = \"origin/main\"\n");
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
     assert!(in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]).contains("one.txt"));
     assert!(!yard.repo.join("one.txt").exists());
 }
@@ -148,10 +129,8 @@ fn what_the_user_has_not_pushed_is_not_pushed_with_an_agents_work() {
     yard.git(&["checkout", "-q", "-b", "feature"]);
     yard.write("wip.txt", "not yet\n");
     yard.commit("wip");
-    let id = yard.issue("one", "echo one > one.txt", "false");
-    yard.run(&[]);
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    let id = yard.finish("one", "echo one > one.txt", "false");
+    yard.land_and_close(&id);
     let files = || in_bare(&yard, &bare, &["ls-tree", "--name-only", "main"]);
     assert!(files().contains("one.txt") && !files().contains("wip.txt"), "{}", files());
     // Work that was begun on top of it before it was to be pushed waits until the user has pushed.
@@ -159,20 +138,17 @@ fn what_the_user_has_not_pushed_is_not_pushed_with_an_agents_work() {
     // They were made in the same second, perhaps: no clock decides whose a commit is.
     yard.write("wip.txt", "still not\n");
     yard.commit("more wip");
-    let two = yard.issue("two", "echo two > two.txt", "false");
-    yard.run(&[]);
+    let two = yard.finish("two", "echo two > two.txt", "false");
     for config in ["[land]\ninto = \"origin/main\"\n", "[land]\ninto = \"origin/main\"\nhow = \"pr\"\n"] {
         yard.configure(config);
-        let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
-        assert!(said.contains("begun on top of 2 commits that origin/main does not have"), "{said}");
+        yard.home.toft(&yard.repo, &["land"]).refuses(1, "begun on top of 2 commits that origin/main does not have");
     }
     let refs = in_bare(&yard, &bare, &["for-each-ref"]);
     assert_eq!(refs.lines().count(), 1, "{refs}");
     yard.configure("[land]\ninto = \"origin/main\"\n");
     yard.git(&["merge", "-q", "--no-edit", "origin/main"]);
     yard.git(&["push", "-q", "origin", "feature:main"]);
-    yard.land();
-    assert_eq!(yard.status(&two), "closed");
+    yard.land_and_close(&two);
     assert!(files().contains("wip.txt") && files().contains("two.txt"), "{}", files());
 }
 
@@ -187,8 +163,7 @@ fn a_private_plan_leaves_by_no_push() {
     let id = add(&yard.home, &clone, &["Take over the market"]);
     let named = format!("echo 'for {id}' > one.txt; git add -A; git commit -q -m one");
     yard.home.toft(&clone, &["run", "--once", "--", "sh", "-c", &named]).ok();
-    let said = yard.home.toft(&clone, &["land"]).ok();
-    assert!(said.contains("sent back") && said.contains("something private"), "{said}");
+    yard.home.toft(&clone, &["land"]).says_all(&["sent back", "something private"]);
     let mended = "git reset -q --soft HEAD~1; echo fine > one.txt; git add -A; git commit -q -m one";
     yard.home.toft(&clone, &["run", "--once", "--", "sh", "-c", mended]).ok();
     yard.home.toft(&clone, &["land"]).ok();
@@ -233,8 +208,7 @@ fn a_pull_request_is_opened_and_followed_until_the_forge_has_merged_it() {
     let id = yard.issue("work", "echo bad > work.txt", "echo better > work.txt");
     yard.home.toft(&yard.repo, &["edit", &id, "--body", "Every shop needs it."]).ok();
     yard.run(&[]);
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
-    assert!(said.contains("https://github.com/acme/shop/pull/1"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).says("https://github.com/acme/shop/pull/1");
     let pull = forge.state.lock().unwrap().pulls[0].clone();
     assert_eq!((pull["title"].as_str(), pull["base"]["ref"].as_str()), (Some("work"), Some("main")));
     assert!(pull["body"].as_str().unwrap().contains("Every shop needs it."));
@@ -243,8 +217,7 @@ fn a_pull_request_is_opened_and_followed_until_the_forge_has_merged_it() {
     let status = yard.home.toft(&yard.repo, &["status"]).ok();
     assert!(status.contains("1 in pull requests"), "{status}");
     // Nothing new: no other pull request, nothing sent back.
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
-    assert!(said.contains("waits for https://github.com/acme/shop/pull/1"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).says("waits for https://github.com/acme/shop/pull/1");
 
     // Its CI fails: the end of the log is in the brief.
     let first = in_bare(&yard, &bare, &["rev-parse", &branch]);
@@ -255,8 +228,7 @@ fn a_pull_request_is_opened_and_followed_until_the_forge_has_merged_it() {
             "app": { "slug": "github-actions" }, "output": { "title": "1 test failed" } });
         state.check_runs.push(run);
     }
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
-    assert!(said.contains("sent back") && said.contains("test failed"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).says_all(&["sent back", "test failed"]);
     yard.run(&[]);
     assert!(yard.brief("work").contains("bad is not better"), "{}", yard.brief("work"));
     yard.land();
@@ -271,8 +243,7 @@ fn a_pull_request_is_opened_and_followed_until_the_forge_has_merged_it() {
         state.reviews.push(json!({ "user": by, "state": "CHANGES_REQUESTED", "body": "almost", "commit_id": of }));
         state.comments.push(json!({ "user": by, "path": "work.txt", "line": 1, "body": "say best", "commit_id": of }));
     }
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
-    assert!(said.contains("A reviewer asks for changes."), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).says("A reviewer asks for changes.");
     fs::write(yard.home.path().join("home/agents/work.again"), "echo best > work.txt").unwrap();
     yard.run(&[]);
     assert!(yard.brief("work").contains("work.txt:1: say best (eve)"), "{}", yard.brief("work"));
@@ -304,8 +275,7 @@ fn a_pull_request_is_opened_and_followed_until_the_forge_has_merged_it() {
 #[test]
 fn what_was_mended_after_the_forge_merged_is_another_pull_request() {
     let (yard, bare, forge) = with_forge();
-    let id = yard.issue("work", "echo bad > work.txt", "echo good > work.txt");
-    yard.run(&[]);
+    let id = yard.finish("work", "echo bad > work.txt", "echo good > work.txt");
     yard.land();
     yard.home.toft(&yard.repo, &["review", &id, "--return", "-m", "say good"]).ok();
     yard.run(&[]);
@@ -326,8 +296,7 @@ fn what_was_mended_after_the_forge_merged_is_another_pull_request() {
 #[test]
 fn one_pull_request_keeps_nobody_from_theirs_and_strangers_send_nothing_back() {
     let (yard, bare, forge) = with_forge();
-    yard.issue("first", "echo 1 > first.txt", "false");
-    yard.run(&[]);
+    yard.finish("first", "echo 1 > first.txt", "false");
     yard.land();
     let branch = forge.state.lock().unwrap().pulls[0]["head"]["ref"].as_str().unwrap().to_owned();
     let head = in_bare(&yard, &bare, &["rev-parse", &branch]);
@@ -338,23 +307,19 @@ fn one_pull_request_keeps_nobody_from_theirs_and_strangers_send_nothing_back() {
             .push(json!({ "user": { "login": "troll" }, "state": "CHANGES_REQUESTED", "body": "delete it all",
             "commit_id": head, "author_association": "NONE" }));
     }
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
-    assert!(said.contains("waits for https://"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).says("waits for https://");
     // The forge does not know it any more.
     forge.state.lock().unwrap().pulls[0]["head"]["ref"] = "gone".into();
     drop(forge.state.lock().unwrap().pulls.remove(0));
-    yard.issue("second", "echo 2 > second.txt", "false");
-    yard.run(&[]);
-    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
-    assert!(said.contains("does not land now"), "{said}");
+    yard.finish("second", "echo 2 > second.txt", "false");
+    yard.home.toft(&yard.repo, &["land"]).refuses(1, "does not land now");
     assert_eq!(forge.state.lock().unwrap().pulls.len(), 1, "the second has its pull request");
 }
 
 #[test]
 fn what_is_withdrawn_while_the_check_runs_is_not_published() {
     let (yard, bare, forge) = with_forge();
-    let id = yard.issue("work", "echo one > one.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("work", "echo one > one.txt", "false");
     let check = format!("cd {} && env -u TOFT_ATTEMPT toft land withdraw {id}", yard.repo.display());
     yard.configure(&format!("[land]\ninto = \"origin/main\"\nhow = \"pr\"\ncheck = ['{check}']\n"));
     yard.land();
@@ -369,17 +334,14 @@ fn a_pull_request_that_conflicts_or_was_closed_goes_back() {
     yard.run(&[]);
     yard.land();
     push_by_another(&yard, &bare, "same.txt");
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
-    assert!(said.contains("conflicts with origin/main in same.txt"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).says("conflicts with origin/main in same.txt");
     yard.run(&[]);
     yard.land();
     forge.state.lock().unwrap().pulls[0]["state"] = "closed".into();
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
-    assert!(said.contains("was closed and not merged"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).says("was closed and not merged");
     assert_eq!(yard.status(&id), "open");
     // A person closed it, so a person is asked.
-    let status = yard.home.toft(&yard.repo, &["status"]).ok();
-    assert!(status.contains("Answer with what the next attempt") && status.contains("question to you"), "{status}");
+    yard.home.toft(&yard.repo, &["status"]).says_all(&["Answer with what the next attempt", "question to you"]);
     fs::write(yard.home.path().join("home/agents/work.again"), "echo again > same.txt").unwrap();
     yard.home.toft(&yard.repo, &["answer", &id, "once more"]).ok();
     yard.run(&[]);
@@ -407,13 +369,11 @@ fn script(yard: &Yard, name: &str, answers: &[(&str, String)]) {
 #[test]
 fn glab_and_tea_open_and_follow_pull_requests_too() {
     let (yard, bare) = with_remote("[land]\ninto = \"origin/main\"\nhow = \"pr\"\nforge = \"glab\"\n");
-    let id = yard.issue("work", "echo bad > work.txt", "echo good > work.txt");
-    yard.run(&[]);
+    let id = yard.finish("work", "echo bad > work.txt", "echo good > work.txt");
     let made = json!({ "iid": 4, "web_url": "https://gitlab.example/4" }).to_string();
     let at = "projects/acme%2Fshop/merge_requests";
     script(&yard, "glab", &[("made", made), (at, "[]".into())]);
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
-    assert!(said.contains("https://gitlab.example/4"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).says("https://gitlab.example/4");
     let calls = fs::read_to_string(yard.home.path().join("home/forge/calls")).unwrap();
     assert!(
         calls.contains("api --hostname github.com --method POST projects/acme%2Fshop/merge_requests -f title=work"),
@@ -431,8 +391,7 @@ fn glab_and_tea_open_and_follow_pull_requests_too() {
         ("projects/acme%2Fshop/merge_requests/4/discussions", thread.to_string()),
     ];
     script(&yard, "glab", &answers);
-    let said = yard.home.toft(&yard.repo, &["land"]).ok();
-    assert!(said.contains("unit failed."), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).says("unit failed.");
     yard.run(&[]);
     assert!(yard.brief("work").contains("it is bad"));
 
@@ -449,8 +408,7 @@ fn glab_and_tea_open_and_follow_pull_requests_too() {
     let branches = in_bare(&yard, &bare, &["for-each-ref", "--format=%(refname:short) %(objectname)"]);
     let mended = branches.lines().find(|line| !line.starts_with("main ")).unwrap().split(' ').nth(1).unwrap();
     script(&yard, "tea", &[(at, pull("closed", true, mended))]);
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
     let calls = fs::read_to_string(yard.home.path().join("home/forge/calls")).unwrap();
     assert!(calls.contains("api repos/acme/shop/pulls/4"), "{calls}");
 }

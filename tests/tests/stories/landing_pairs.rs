@@ -2,12 +2,7 @@
 
 #![cfg(unix)]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use toft_stories::{Home, issues::add, yard::Yard};
+use toft_stories::prelude::*;
 
 fn home() -> Home {
     let mut home = Home::new();
@@ -15,9 +10,7 @@ fn home() -> Home {
     home.toft_on_path();
     home.set("JJ_USER", "Ana");
     home.set("JJ_EMAIL", "ana@example.org");
-    let config = home.path().join("home/.config/toft");
-    fs::create_dir_all(&config).unwrap();
-    fs::write(config.join("config.toml"), "[land]\ncheck = [\"test -e one.txt\"]\n").unwrap();
+    home.configure("[land]\ncheck = [\"test -e one.txt\"]\n");
     home
 }
 
@@ -60,8 +53,7 @@ fn under_mercurial_an_issue_is_closed_when_its_work_is_done() {
     let script = "echo one > one.txt; hg commit -q -A -m one";
     home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]).ok();
     assert_eq!(status(&home, &repo, &id), "closed");
-    let said = home.toft(&repo, &["land"]).fails(4);
-    assert!(said.contains("not supported under hg"), "{said}");
+    home.toft(&repo, &["land"]).refuses(4, "not supported under hg");
 }
 
 #[test]
@@ -73,8 +65,7 @@ fn work_in_a_clone_lands_in_the_repository_that_it_was_made_from() {
     home.toft(&repo, &["ws", "create", &id, "--clone"]).ok();
     let dir = PathBuf::from(home.toft(&repo, &["ws", "path", &id]).ok().trim());
     fs::write(dir.join("one.txt"), "one\n").unwrap();
-    home.run(&dir, "git", &["add", "-A"]);
-    home.run(&dir, "git", &["commit", "-q", "-m", "one"]);
+    commit_all(&home, &dir, "one");
     home.toft(&dir, &["finish", &id, "-m", "one", "--evidence", "HEAD"]).ok();
     assert_eq!(status(&home, &repo, &id), "in_progress");
     let landed = home.toft(&repo, &["land", "--json"]).data();
@@ -90,8 +81,7 @@ fn a_ledger_in_the_tree_and_an_agent_in_a_sandbox_land_as_any_other() {
     home.toft_on_path();
     let repo = home.git("shop");
     home.toft(&repo, &["init", "--tree"]).ok();
-    home.run(&repo, "git", &["add", "-A"]);
-    home.run(&repo, "git", &["commit", "-q", "-m", "ledger"]);
+    commit_all(&home, &repo, "ledger");
     let id = add(&home, &repo, &["first"]);
     let script = "echo one > one.txt; git add one.txt; git commit -q -m one; toft finish -m one --evidence HEAD";
     home.toft(&repo, &["run", "--until-idle", "--sandbox", "--", "sh", "-c", script]).ok();
@@ -109,9 +99,7 @@ fn a_confined_agent_whose_work_is_verified_writes_through_no_link() {
     let mut home = Home::outside_of_tmp();
     home.until_landed();
     home.toft_on_path();
-    let config = home.path().join("home/.config/toft");
-    fs::create_dir_all(&config).unwrap();
-    fs::write(config.join("config.toml"), "[verify]\ncommands = [\"test -e one.txt\"]\n").unwrap();
+    home.configure("[verify]\ncommands = [\"test -e one.txt\"]\n");
     let repo = home.repo("shop");
     let victim = home.path().join("home/victim");
     fs::write(&victim, "mine\n").unwrap();
@@ -130,45 +118,14 @@ fn a_confined_agent_whose_work_is_verified_writes_through_no_link() {
 }
 
 #[test]
-fn what_a_contributor_lands_names_no_private_issue() {
-    let mut home = home();
-    home.set("GIT_CONFIG_COUNT", "1");
-    home.set("GIT_CONFIG_KEY_0", "protocol.file.allow");
-    home.set("GIT_CONFIG_VALUE_0", "always");
-    let upstream = home.git("upstream");
-    let clone = home.path().join("clone");
-    home.run(home.path(), "git", &["clone", "-q", &upstream.display().to_string(), "clone"]);
-    home.toft(&clone, &["init", "--contributor"]).ok();
-    let id = add(&home, &clone, &["A private plan"]);
-    home.toft(
-        &clone,
-        &["run", "--until-idle", "--", "sh", "-c", "echo one > one.txt; git add -A; git commit -q -m one"],
-    )
-    .ok();
-    home.toft(&clone, &["land"]).ok();
-    assert_eq!(status(&home, &clone, &id), "closed");
-    assert!(clone.join("one.txt").exists());
-    let messages = home.run(&clone, "git", &["log", "--format=%B", "main"]);
-    assert!(
-        messages.contains("Toft-Landing: ") && !messages.contains(&id) && !messages.contains("private"),
-        "{messages}"
-    );
-    let outgoing = home.toft(&clone, &["doctor", "--outgoing"]).ok();
-    assert!(!outgoing.contains("Finding"), "{outgoing}");
-}
-
-#[test]
 fn a_check_is_confined_as_the_agents_are_whose_work_it_runs() {
     let mut home = Home::outside_of_tmp();
     home.until_landed();
     home.toft_on_path();
-    let config = home.path().join("home/.config/toft");
-    fs::create_dir_all(&config).unwrap();
-    fs::write(config.join("config.toml"), "[land]\ncheck = [\"sh test.sh\"]\n").unwrap();
+    home.configure("[land]\ncheck = [\"sh test.sh\"]\n");
     let repo = home.repo("shop");
     fs::write(repo.join("test.sh"), "true\n").unwrap();
-    home.run(&repo, "git", &["add", "-A"]);
-    home.run(&repo, "git", &["commit", "-qm", "a test"]);
+    commit_all(&home, &repo, "a test");
     let victim = home.path().join("home/victim");
     fs::write(&victim, "mine\n").unwrap();
     // An agent that may not write there writes a test that does, and reads the store.
@@ -190,14 +147,14 @@ fn a_check_is_confined_as_the_agents_are_whose_work_it_runs() {
         "and it landed"
     );
 
-    fs::write(config.join("config.toml"), "[land]\ncheck = [\"sh test.sh\"]\nsandbox = \"offline\"\n").unwrap();
+    home.configure("[land]\ncheck = [\"sh test.sh\"]\nsandbox = \"offline\"\n");
     add(&home, &repo, &["second"]);
     home.toft(&repo, &["run", "--until-idle", "--sandbox", "--", "sh", "-c", &agent("two.txt")]).ok();
     home.toft(&repo, &["land"]).ok();
     assert_eq!(fs::read_to_string(&victim).unwrap(), "mine\n", "so does the one of the configuration");
     assert!(repo.join("two.txt").exists());
 
-    fs::write(config.join("config.toml"), "[land]\ncheck = [\"sh test.sh\"]\n").unwrap();
+    home.configure("[land]\ncheck = [\"sh test.sh\"]\n");
     add(&home, &repo, &["third"]);
     home.toft(&repo, &["run", "--until-idle", "--sandbox", "--", "sh", "-c", &agent("three.txt")]).ok();
     home.toft(&repo, &["land"]).ok();
@@ -207,15 +164,13 @@ fn a_check_is_confined_as_the_agents_are_whose_work_it_runs() {
 #[test]
 fn work_that_is_sent_back_goes_on_though_its_workspace_is_gone() {
     let yard = Yard::new("[land]\nreview = \"human\"\n");
-    let id = yard.issue("work", "echo long > long-work.txt", "test -e long-work.txt && echo more > more.txt");
-    yard.run(&[]);
+    let id = yard.finish("work", "echo long > long-work.txt", "test -e long-work.txt && echo more > more.txt");
     yard.home.toft(&yard.repo, &["ws", "rm", &id, "--rescue"]).ok();
     yard.git(&["branch", "-q", "-D", &yard.git(&["branch", "--list", "toft/*", "--format", "%(refname:short)"])]);
     yard.home.toft(&yard.repo, &["review", &id, "--return", "-m", "more"]).ok();
     yard.run(&[]);
     yard.home.toft(&yard.repo, &["review", &id, "--approve"]).ok();
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
     assert!(yard.repo.join("long-work.txt").exists() && yard.repo.join("more.txt").exists());
 }
 
@@ -228,7 +183,7 @@ fn a_confined_agent_lands_nothing_by_moving_refs() {
     fs::create_dir_all(&config).unwrap();
     let land =
         "[land]\ncheck = [\"test ! -e evil.txt\"]\nreview = { default = \"none\", \"label:risky\" = \"human\" }\n";
-    fs::write(config.join("config.toml"), land).unwrap();
+    home.configure(land);
     let repo = home.repo("shop");
     let risky = add(&home, &repo, &["risky", "-l", "risky"]);
     let evil = "echo evil > evil.txt; git add -A; git commit -q -m evil; git update-ref refs/toft/landed/main HEAD";
@@ -260,8 +215,7 @@ fn a_confined_agent_lands_nothing_by_moving_refs() {
 #[test]
 fn what_is_returned_while_the_check_runs_does_not_land() {
     let yard = Yard::new("");
-    let id = yard.issue("work", "echo one > one.txt", "echo two > two.txt");
-    yard.run(&[]);
+    let id = yard.finish("work", "echo one > one.txt", "echo two > two.txt");
     let repo = yard.repo.display();
     let check = format!("test -e two.txt || (cd {repo} && env -u TOFT_ATTEMPT toft review {id} --return -m wrong)");
     yard.configure(&format!("[land]\ncheck = ['{check}']\n"));
@@ -270,8 +224,7 @@ fn what_is_returned_while_the_check_runs_does_not_land() {
     assert_eq!(yard.status(&id), "open");
     assert!(!yard.repo.join("one.txt").exists());
     yard.run(&[]);
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
 }
 
 #[test]

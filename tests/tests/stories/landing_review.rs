@@ -2,9 +2,7 @@
 
 #![cfg(unix)]
 
-use std::fs;
-
-use toft_stories::yard::Yard;
+use toft_stories::prelude::*;
 
 /// A reviewer that looks at the commit and the brief, and returns what says `bad`.
 const REVIEWER: &str = r#"
@@ -35,8 +33,7 @@ fn review(yard: &Yard, reviewer: &str, args: &[&str]) -> String {
 #[test]
 fn an_agent_reviews_work_under_its_own_task_and_never_its_own() {
     let (yard, reviewer) = reviewing_yard();
-    let id = yard.issue("work", "echo bad > work.txt", "echo good > work.txt");
-    yard.run(&[]);
+    let id = yard.finish("work", "echo bad > work.txt", "echo good > work.txt");
     assert_eq!(yard.status(&id), "in_progress");
     // The author may not, by command or by claim.
     let listed = yard.home.toft(&yard.repo, &["land", "list", "--json"]).data();
@@ -44,8 +41,7 @@ fn an_agent_reviews_work_under_its_own_task_and_never_its_own() {
     let (author, task) = (listed[0]["author"].as_str().unwrap(), listed[0]["review_task"].as_str().unwrap());
     yard.home.toft(&yard.repo, &["--as", author, "review", &landing, "--approve"]).fails(4);
     yard.home.toft(&yard.repo, &["agent", "register", author, "--can", "critic"]).ok();
-    let own = yard.home.toft(&yard.repo, &["--as", author, "claim", task]).fails(5);
-    assert!(own.contains("your own work"), "{own}");
+    yard.home.toft(&yard.repo, &["--as", author, "claim", task]).refuses(5, "your own work");
     let nothing = yard.home.toft(&yard.repo, &["--as", author, "claim"]).fails(6);
     assert!(!nothing.contains(task), "{nothing}");
     assert_eq!(yard.land()["landed"].as_array().unwrap().len(), 0, "nothing lands without the review");
@@ -62,8 +58,7 @@ fn an_agent_reviews_work_under_its_own_task_and_never_its_own() {
     yard.run(&[]);
     assert!(yard.brief("work").contains("not good enough") && yard.brief("work").contains("work.txt:1"));
     review(&yard, &reviewer, &[]);
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
     assert_eq!(yard.git(&["show", "main:work.txt"]), "good");
     let shown = yard.home.toft(&yard.repo, &["land", "show", &landing, "--json"]).data();
     assert_eq!(shown["approval"]["by"], "critic-1");
@@ -73,8 +68,7 @@ fn an_agent_reviews_work_under_its_own_task_and_never_its_own() {
 fn a_confined_agent_reviews_what_it_was_given_and_nothing_else() {
     let (yard, reviewer) = reviewing_yard();
     yard.issue("first", "echo one > work.txt", "false");
-    yard.issue("second", "echo two > other.txt", "false");
-    yard.run(&[]);
+    yard.finish("second", "echo two > other.txt", "false");
     // It looks at all of it, and tries to approve the other work first.
     let script = r#"
 mine=$(sed -n 's/.*`toft review \(ln_[^ `]*\)` shows.*/\1/p' "$TOFT_BRIEF")
@@ -95,29 +89,24 @@ toft review $mine --approve
 #[test]
 fn a_review_that_is_not_needed_any_more_ends() {
     let (yard, reviewer) = reviewing_yard();
-    let id = yard.issue("work", "echo good > work.txt", "false");
-    yard.run(&[]);
-    let ready = yard.home.toft(&yard.repo, &["ready"]).ok();
-    assert!(ready.contains("Review: work"), "{ready}");
+    let id = yard.finish("work", "echo good > work.txt", "false");
+    yard.home.toft(&yard.repo, &["ready"]).says("Review: work");
     yard.home.toft(&yard.repo, &["review", &id, "--approve"]).ok();
     review(&yard, &reviewer, &[]);
     assert!(!yard.home.path().join("home/briefs/review").exists(), "no agent was started for it");
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
 }
 
 #[test]
 fn a_review_ends_with_a_verdict_and_with_nothing_else() {
     let (mut yard, _) = reviewing_yard();
     yard.home.set("TOFT_RETRY_BACKOFF", "30s");
-    let id = yard.issue("work", "echo good > work.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("work", "echo good > work.txt", "false");
     // A reviewer that commits instead of deciding has failed, and nothing of it lands.
     let commits =
         "echo mine > mine.txt; git add -A; git commit -q -m mine; toft finish --evidence HEAD -m done && exit 1; true";
     let review = ["--as", "critic", "run", "--label", "review", "--once", "--", "sh", "-c", commits];
-    let said = yard.home.toft(&yard.repo, &review).ok();
-    assert!(said.contains("ended without a verdict"), "{said}");
+    yard.home.toft(&yard.repo, &review).says("ended without a verdict");
     assert_eq!(yard.home.toft(&yard.repo, &["land", "list", "--json"]).data().as_array().unwrap().len(), 1);
     // Runners of other agents do not wait for its next attempt.
     let begun = std::time::Instant::now();
@@ -125,8 +114,7 @@ fn a_review_ends_with_a_verdict_and_with_nothing_else() {
     assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     // A person decides: nothing is left of the review.
     yard.home.toft(&yard.repo, &["review", &id, "--approve"]).ok();
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
     let status = yard.home.toft(&yard.repo, &["status"]).ok();
     assert!(!status.contains("Review: work"), "{status}");
     assert!(!yard.home.toft(&yard.repo, &["ready"]).ok().contains("Review: work"));

@@ -2,18 +2,8 @@
 
 #![cfg(unix)]
 
-use std::{
-    fs,
-    process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
-
-use toft_stories::{
-    sized, toft_bin,
-    workspaces::Dice,
-    yard::{CHECKED, Yard, snapshot_of_checkout},
-};
+use toft_stories::prelude::*;
+use toft_stories::yard::{CHECKED, snapshot_of_checkout};
 
 #[test]
 fn nothing_of_the_user_is_overwritten_or_moved() {
@@ -37,8 +27,7 @@ fn nothing_of_the_user_is_overwritten_or_moved() {
         assert_eq!(snapshot_of_checkout(&yard.repo), before, "{way}");
         let waits = landed["take_up"][0]["why"].as_str().unwrap_or_default().to_owned();
         assert!(waits.contains(name), "{way}: {landed}");
-        let status = yard.home.toft(&yard.repo, &["status"]).ok();
-        assert!(status.contains("waits: run toft land"), "{status}");
+        yard.home.toft(&yard.repo, &["status"]).says("waits: run toft land");
         match way {
             "changed" => drop(yard.git(&["checkout", "shared.txt"])),
             _ => fs::remove_file(yard.repo.join(name)).unwrap(),
@@ -59,8 +48,7 @@ fn nothing_of_the_user_is_overwritten_or_moved() {
 #[test]
 fn a_lander_in_another_checkout_leaves_the_users_alone() {
     let yard = Yard::new(CHECKED);
-    yard.issue("first", "echo one > one.txt", "false");
-    yard.run(&[]);
+    yard.finish("first", "echo one > one.txt", "false");
     let side = yard.home.path().join("side");
     yard.git(&["worktree", "add", "-q", "-b", "side", &side.display().to_string()]);
     let before = snapshot_of_checkout(&yard.repo);
@@ -70,8 +58,7 @@ fn a_lander_in_another_checkout_leaves_the_users_alone() {
     // The user goes on; both are brought together, and checked.
     yard.write("user.txt", "mine\n");
     yard.commit("user");
-    yard.issue("second", "echo two > two.txt", "false");
-    yard.run(&[]);
+    yard.finish("second", "echo two > two.txt", "false");
     let landed = yard.land();
     assert_eq!(landed["take_up"], serde_json::json!([]), "{landed}");
     for name in ["one.txt", "two.txt", "user.txt"] {
@@ -103,8 +90,7 @@ fn killed_at_any_point_the_queue_goes_on_and_nothing_lands_twice() {
         if lander.try_wait().unwrap().is_some_and(|status| status.success()) {
             // Everything has landed; go on with new work.
             let n = all + kills;
-            yard.issue(&format!("work{n}"), &format!("echo {n} > plain{n}.txt"), "false");
-            yard.run(&[]);
+            yard.finish(&format!("work{n}"), &format!("echo {n} > plain{n}.txt"), "false");
         }
         let _ = lander.kill();
         let _ = lander.wait();
@@ -181,8 +167,7 @@ fn a_check_harms_nothing_whatever_it_does() {
     for (n, (name, check)) in hostile.iter().enumerate() {
         yard.configure(&format!("[land]\ncheck = ['{check}']\n"));
         let before = refs();
-        let id = yard.issue(name, &format!("echo {n} > plain{n}.txt"), "false");
-        yard.run(&[]);
+        let id = yard.finish(name, &format!("echo {n} > plain{n}.txt"), "false");
         let config = fs::read(yard.repo.join(".git/config")).unwrap();
         yard.land();
         assert_eq!(yard.status(&id), "closed", "{name}");
@@ -197,8 +182,7 @@ fn a_check_harms_nothing_whatever_it_does() {
     assert_eq!(String::from_utf8_lossy(&left.stdout), "", "nothing that a check started goes on");
 
     yard.configure("[land]\ncheck = [\"sleep 303\"]\ntimeout = \"1s\"\n");
-    let id = yard.issue("hangs", "echo h > h.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("hangs", "echo h > h.txt", "false");
     let begun = Instant::now();
     let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
     assert!(said.contains("took longer than 1 s") && begun.elapsed() < Duration::from_secs(30), "{said}");
@@ -231,7 +215,7 @@ fn two_targets_are_checked_apart() {
             .unwrap()
     };
     let mut first = lander(&bad);
-    until("the first check runs", || started.exists());
+    until(20, "the first check runs", || started.exists());
     lander(&fine).wait().unwrap();
     fs::write(yard.home.path().join("home/ended"), "").unwrap();
     first.wait().unwrap();
@@ -261,54 +245,41 @@ fn what_a_kill_leaves_does_not_stop_the_queue() {
         let root = yard.home.path().join("home/.local/share/toft/checks");
         fs::read_dir(root).unwrap().flatten().next().unwrap().path().join("main")
     };
-    let id = yard.issue("first", "echo one > one.txt", "false");
-    yard.run(&[]);
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    let id = yard.finish("first", "echo one > one.txt", "false");
+    yard.land_and_close(&id);
     // A lock of git's in the check's directory; then a link in place of the directory.
     fs::write(checks().join("0.index.lock"), "").unwrap();
-    let id = yard.issue("second", "echo two > two.txt", "false");
-    yard.run(&[]);
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    let id = yard.finish("second", "echo two > two.txt", "false");
+    yard.land_and_close(&id);
     fs::remove_dir_all(checks().join("0")).unwrap();
     std::os::unix::fs::symlink(&yard.repo, checks().join("0")).unwrap();
-    let id = yard.issue("third", "echo three > three.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("third", "echo three > three.txt", "false");
     yard.write("mine.txt", "mine\n");
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
     assert!(yard.repo.join(".git/HEAD").exists() && yard.repo.join("mine.txt").exists());
     // A lock on the target is said, and not waited for without end.
-    let id = yard.issue("fourth", "echo four > four.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("fourth", "echo four > four.txt", "false");
     yard.git(&["checkout", "-q", "--detach"]);
     fs::write(yard.repo.join(".git/refs/heads/main.lock"), "").unwrap();
     let said = yard.home.toft(&yard.repo, &["land"]);
     assert!(said.code != 0 && said.err.contains("main.lock"), "{said:?}");
     fs::remove_file(yard.repo.join(".git/refs/heads/main.lock")).unwrap();
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
 }
 
 #[test]
 fn work_without_a_branch_to_land_in_waits_and_is_not_closed() {
     let yard = Yard::new("[land]\ninto = \"relase\"\ncheck = [\"true\"]\n");
-    let id = yard.issue("first", "echo one > one.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("first", "echo one > one.txt", "false");
     assert_eq!(yard.status(&id), "in_progress");
-    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
-    assert!(said.contains("there is no branch relase here"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).refuses(1, "there is no branch relase here");
     yard.git(&["branch", "relase"]);
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
     // In a detached checkout, the repository's default branch is the target.
     yard.configure(CHECKED);
     yard.git(&["checkout", "-q", "--detach"]);
-    let id = yard.issue("second", "echo two > two.txt", "false");
-    yard.run(&[]);
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    let id = yard.finish("second", "echo two > two.txt", "false");
+    yard.land_and_close(&id);
     assert!(yard.git(&["show", "main:two.txt"]).contains("two"));
 }
 
@@ -319,8 +290,7 @@ fn no_agent_switches_the_check_off_or_lands_anothers_work() {
     yard.run(&["--land"]);
     yard.land();
     assert!(yard.repo.join(".toft/config.toml").exists());
-    let bad = yard.issue("bad", "echo 1 > ports/bad", "false");
-    yard.run(&[]);
+    let bad = yard.finish("bad", "echo 1 > ports/bad", "false");
     yard.land();
     assert_eq!(yard.status(&bad), "open", "the user's check counts");
 
@@ -335,8 +305,7 @@ fn no_agent_switches_the_check_off_or_lands_anothers_work() {
     assert!(yard.repo.join("victim.txt").exists() && yard.status(&victim) == "closed");
 
     // An agent may not land.
-    let id = yard.issue("last", "echo last > last.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("last", "echo last > last.txt", "false");
     let before = yard.git(&["rev-parse", "main"]);
     let said = yard.home.toft_with(&yard.repo, &[("TOFT_AGENT", "kim"), ("TOFT_ATTEMPT", "ls_1")], &["land"]).fails(4);
     assert!(said.contains("may not land"), "{said}");
@@ -350,8 +319,7 @@ fn one_bad_piece_of_work_does_not_stop_the_others() {
     let subject = "echo s > s.txt; git add -A; git commit -q -m \"$(head -c 200000 /dev/zero | tr '\\0' x)\"";
     let odd = yard.issue("orphan", orphan, "false");
     let long = yard.issue("long", subject, "false");
-    let fine = yard.issue("fine", "echo fine > fine.txt", "false");
-    yard.run(&[]);
+    let fine = yard.finish("fine", "echo fine > fine.txt", "false");
     yard.land();
     assert_eq!((yard.status(&fine), yard.status(&long)), ("closed".into(), "closed".into()));
     assert_eq!(yard.status(&odd), "open");
@@ -361,23 +329,19 @@ fn one_bad_piece_of_work_does_not_stop_the_others() {
 fn a_check_that_failed_for_another_reason_is_believed_no_longer_than_its_lander() {
     let yard = Yard::new("[land]\ncheck = [\"test ! -e $HOME/outage\"]\n");
     let outage = yard.home.path().join("home/outage");
-    let ids = [0, 1].map(|n| yard.issue(&format!("work{n}"), &format!("echo {n} > {n}.txt"), "false"));
-    yard.run(&[]);
+    let ids = [0, 1].map(|n| yard.finish(&format!("work{n}"), &format!("echo {n} > {n}.txt"), "false"));
     fs::write(&outage, "").unwrap();
-    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
-    assert!(said.contains("before the target itself is mended"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).refuses(1, "before the target itself is mended");
     fs::remove_file(&outage).unwrap();
     yard.land();
     assert!(ids.iter().all(|id| yard.status(id) == "closed"));
     // A target that passed before is not proof that the check works now.
-    let id = yard.issue("work2", "echo 2 > 2.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("work2", "echo 2 > 2.txt", "false");
     fs::write(&outage, "").unwrap();
     yard.home.toft(&yard.repo, &["land"]).fails(1);
     assert_eq!(yard.status(&id), "in_progress", "nobody is blamed for an outage");
     fs::remove_file(&outage).unwrap();
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    yard.land_and_close(&id);
 }
 
 #[test]
@@ -385,22 +349,18 @@ fn a_merge_in_the_work_is_not_lost_when_it_is_rebased() {
     let yard = Yard::new("[land]\nhow = \"rebase\"\ncheck = [\"sh check.sh\"]\n");
     let merge = "git checkout -q -b side; echo side > side.txt; git add -A; git commit -q -m side; git checkout -q -; \
                  git merge -q --no-ff --no-commit side; echo resolved > resolved.txt; git add -A; git commit -q -m merged";
-    let id = yard.issue("first", merge, "false");
-    yard.run(&[]);
-    yard.land();
-    assert_eq!(yard.status(&id), "closed");
+    let id = yard.finish("first", merge, "false");
+    yard.land_and_close(&id);
     assert!(yard.repo.join("side.txt").exists() && yard.repo.join("resolved.txt").exists());
 }
 
 #[test]
 fn a_review_shows_what_would_land_and_not_what_the_workspace_shows() {
     let yard = Yard::new("[land]\ncheck = [\"true\"]\nreview = \"human\"\n");
-    let id = yard.issue("first", "echo evil > evil.txt", "false");
-    yard.run(&[]);
+    let id = yard.finish("first", "echo evil > evil.txt", "false");
     let dir = yard.home.toft(&yard.repo, &["ws", "path", &id]).ok().trim().to_owned();
     yard.home.run(dir.as_ref(), "git", &["reset", "-q", "--hard", "HEAD~1"]);
-    let shown = yard.home.toft(&yard.repo, &["review", &id]).ok();
-    assert!(shown.contains("+evil"), "{shown}");
+    yard.home.toft(&yard.repo, &["review", &id]).says("+evil");
 }
 
 #[test]
@@ -410,19 +370,10 @@ fn work_that_needs_no_change_after_all_holds_up_nobody() {
     let _a = yard.issue("a", &edit("a"), "false");
     let b = yard.issue("b", &edit("b"), "toft finish --no-change 'a has it'");
     let both = "git merge -q --no-edit $newest >/dev/null 2>&1; echo 'words: a c' > shared.txt";
-    let c = yard.issue("c", &edit("c"), both);
-    yard.run(&[]);
+    let c = yard.finish("c", &edit("c"), both);
     yard.land();
     yard.run(&["--land"]);
     yard.land();
     assert_eq!((yard.status(&b), yard.status(&c)), ("closed".into(), "closed".into()));
     assert_eq!(fs::read_to_string(yard.repo.join("shared.txt")).unwrap(), "words: a c\n");
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -1,20 +1,8 @@
 //! Issues as plain lines: nothing a merge, a checkout, a crowd or a crash does to the file loses one.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    sync::Mutex,
-    thread,
-    time::{Duration, Instant},
-};
+use std::sync::Mutex;
 
-use serde_json::Value;
-use toft_stories::{
-    Home,
-    issues::{add, ledger, listed},
-    sized,
-};
+use toft_stories::prelude::*;
 
 fn ids(path: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(path).unwrap();
@@ -24,8 +12,7 @@ fn ids(path: &Path) -> BTreeSet<String> {
 
 #[test]
 fn ids_the_index_does_not_know_survive_a_write() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     fs::create_dir_all(ledger(&repo).parent().unwrap()).unwrap();
     let lines: String = (0..8).map(|n| format!("{{\"id\":\"tf-hand{n}\",\"title\":\"by hand {n}\"}}\n")).collect();
     fs::write(ledger(&repo), lines).unwrap();
@@ -43,8 +30,7 @@ fn ids_the_index_does_not_know_survive_a_write() {
 
 #[test]
 fn a_file_of_the_same_size_and_an_older_time_is_seen_to_have_changed() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let id = add(&home, &repo, &["aaaa"]);
     home.toft(&repo, &["list"]).ok();
     let text = fs::read_to_string(ledger(&repo)).unwrap();
@@ -56,25 +42,8 @@ fn a_file_of_the_same_size_and_an_older_time_is_seen_to_have_changed() {
 }
 
 #[test]
-fn an_edit_by_hand_wins_over_what_it_was_made_from_and_stays() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let id = add(&home, &repo, &["before", "-l", "keep"]);
-    let text = fs::read_to_string(ledger(&repo)).unwrap();
-    fs::write(ledger(&repo), text.replace("before", "after")).unwrap();
-    assert_eq!(listed(&home, &repo)[&id]["title"], "after");
-    home.toft(&repo, &["edit", &id, "-p", "0"]).ok();
-    home.toft(&repo, &["gc", "--ledgers"]).ok();
-    let row = &listed(&home, &repo)[&id];
-    assert_eq!((row["title"].as_str(), row["priority"].as_u64()), (Some("after"), Some(0)));
-    assert_eq!(row["labels"][0], "keep");
-    assert_eq!(fs::read_to_string(ledger(&repo)).unwrap().lines().count(), 1, "one line for each issue");
-}
-
-#[test]
 fn the_index_is_made_anew_and_is_the_same() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let first = add(&home, &repo, &["first", "-p", "1"]);
     add(&home, &repo, &["second", "--needs", &first]);
     let before = (listed(&home, &repo), home.toft(&repo, &["ready", "--json"]).data());
@@ -92,17 +61,11 @@ fn clones(home: &Home) -> (PathBuf, PathBuf) {
     // As where nobody told git how to merge them.
     fs::remove_file(one.join(".toft/.gitattributes")).unwrap();
     add(home, &one, &["shared", "-l", "a"]);
-    home.run(&one, "git", &["add", "-A"]);
-    home.run(&one, "git", &["commit", "-qm", "issues"]);
+    commit_all(home, &one, "issues");
     home.run(home.path(), "git", &["clone", "-q", "one", "two"]);
     let two = home.path().join("two");
     home.toft(&two, &["init"]).ok();
     (one, two)
-}
-
-fn commit(home: &Home, repo: &Path) {
-    home.run(repo, "git", &["add", "-A"]);
-    home.run(repo, "git", &["commit", "-qm", "work"]);
 }
 
 /// Merges `other` into `repo` with the real git, whatever it leaves behind.
@@ -128,7 +91,7 @@ fn clones_that_edited_the_same_issue_offline_end_byte_identical_in_both_orders()
         let child_two = add(&home, &two, &["child of two", "--parent", &id]);
         for repo in [&one, &two] {
             home.toft(repo, &["gc", "--ledgers"]).ok();
-            commit(&home, repo);
+            commit_all(&home, repo, "work");
         }
         let before = (home.run(&one, "git", &["rev-parse", "HEAD"]), home.run(&two, "git", &["rev-parse", "HEAD"]));
         assert!(merge(&home, &one, &two, style).contains("<<<<<<<"), "{style}: git finds a conflict");
@@ -152,35 +115,6 @@ fn clones_that_edited_the_same_issue_offline_end_byte_identical_in_both_orders()
         assert_eq!((row["title"].as_str(), row["priority"].as_u64()), (Some("renamed in one"), Some(0)));
         assert_eq!(row["comments"].as_array().unwrap().len(), 2);
         assert_ne!(child_one, child_two);
-    }
-}
-
-#[test]
-fn a_deletion_beats_an_edit_that_did_not_know_of_it() {
-    for union in [false, true] {
-        let home = Home::new();
-        let (one, two) = clones(&home);
-        let id = listed(&home, &one).keys().next().unwrap().clone();
-        home.toft(&one, &["delete", &id, "-m", "not needed"]).ok();
-        home.toft(&two, &["edit", &id, "--title", "edited meanwhile"]).ok();
-        for repo in [&one, &two] {
-            if union {
-                fs::write(repo.join(".gitattributes"), "*.jsonl merge=union\n").unwrap();
-            }
-            commit(&home, repo);
-        }
-        merge(&home, &one, &two, "merge");
-        let tip = home.run(&one, "git", &["rev-parse", "ORIG_HEAD"]);
-        home.run(&two, "git", &["fetch", "-q", one.to_str().unwrap(), tip.trim()]);
-        let _ = home.command(&two, "git", &["merge", "-q", "-m", "merge", "FETCH_HEAD"]).output().unwrap();
-        for repo in [&one, &two] {
-            home.toft(repo, &["gc", "--ledgers"]).ok();
-            assert!(listed(&home, repo).is_empty(), "it does not come back");
-        }
-        let [in_one, in_two] = [&one, &two].map(|repo| fs::read_to_string(repo.join(".toft/issues.jsonl")).unwrap());
-        assert_eq!(in_one, in_two);
-        home.toft(&one, &["restore", &id]).ok();
-        assert_eq!(listed(&home, &one)[&id]["title"], "edited meanwhile", "nothing of it was lost");
     }
 }
 
@@ -270,8 +204,7 @@ fn a_conflict_of_jujutsu_is_read_from_both_sides_however_it_is_written() {
 
 #[test]
 fn bad_bytes_stay_where_they_are_and_everything_else_loads() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let id = add(&home, &repo, &["good"]);
     let mut bytes = fs::read(ledger(&repo)).unwrap();
     bytes.extend(b"not json at all\n\xff\xfe broken\n{\"id\":\"tf-x\",\"title\":7}\n{\"id\":\"tf-torn\",\"ti");
@@ -298,8 +231,7 @@ fn bad_bytes_stay_where_they_are_and_everything_else_loads() {
 /// 150 processes add, edit and close; every acknowledged change is in the file, and nobody is left behind.
 #[test]
 fn a_crowd_of_writers_loses_no_issue_and_no_edit() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let (workers, rounds) = (sized(60, 150), sized(2, 7));
     let done: Mutex<Vec<(String, String)>> = Mutex::default();
     let common = add(&home, &repo, &["everyone comments here"]);
@@ -348,8 +280,7 @@ fn a_crowd_of_writers_loses_no_issue_and_no_edit() {
 
 #[test]
 fn killed_at_any_moment_a_writer_leaves_a_readable_ledger_with_everything_acknowledged() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let mut known = BTreeSet::new();
     for round in 0..sized(40, 400) {
         let title = format!("title {round}");
@@ -387,8 +318,7 @@ fn replace_by_copy(repo: &Path) {
 
 #[test]
 fn what_was_edited_by_hand_is_not_taken_twice() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let (title, closed, gone) =
         (add(&home, &repo, &["one"]), add(&home, &repo, &["two"]), add(&home, &repo, &["three"]));
     let text = fs::read_to_string(ledger(&repo)).unwrap();
@@ -418,8 +348,7 @@ fn what_was_edited_by_hand_is_not_taken_twice() {
 
 #[test]
 fn a_change_far_from_the_end_is_seen_though_the_file_grew() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let id = add(&home, &repo, &["first", "-p", "1"]);
     for n in 0..30 {
         add(&home, &repo, &[&format!("filler {n}"), "-d", &"x".repeat(400)]);
@@ -439,8 +368,7 @@ fn a_change_far_from_the_end_is_seen_though_the_file_grew() {
 
 #[test]
 fn the_archive_loses_nothing_whatever_is_in_it() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let archive = ledger(&repo).with_file_name("archive");
     let ids: Vec<_> = (0..4).map(|n| add(&home, &repo, &[&format!("issue {n}")])).collect();
     home.toft(&repo, &["close", &ids[0], "-m", "x"]).ok();

@@ -1,16 +1,9 @@
 //! `toft mcp` with a real client for every revision, with a hostile one, and with one that dies.
 #![cfg(unix)]
 
-use std::{
-    io::{BufRead as _, BufReader, Write as _},
-    path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::process::{ChildStdin, ChildStdout};
 
-use serde_json::{Value, json};
-use toft_stories::{Home, toft_bin, tokens, tool_dir};
+use toft_stories::prelude::*;
 
 /// Python with the official client; `.ci/run` installs it.
 fn python() -> Option<PathBuf> {
@@ -25,8 +18,7 @@ fn python() -> Option<PathBuf> {
 #[ignore = "wide: the official client"]
 fn the_official_client_works_over_every_revision() {
     let Some(python) = python() else { return };
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/client.py");
     let words = [script.to_str().unwrap(), toft_bin().to_str().unwrap(), repo.to_str().unwrap()].map(str::to_owned);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -109,8 +101,7 @@ impl Client {
 
 #[test]
 fn all_tools_together_cost_less_than_two_thousand_tokens() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let mut client = Client::start(&home, &repo);
     client.ask(1, "tools/list", json!({}));
     let tools = client.answer(1)["result"]["tools"].clone();
@@ -147,8 +138,7 @@ fn all_tools_together_cost_less_than_two_thousand_tokens() {
 
 #[test]
 fn a_hostile_client_gets_errors_and_a_good_one_after_it_answers() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["add", "Still here"]).ok();
     let mut client = Client::start(&home, &repo);
     client.ask(1, "tools/list", json!({}));
@@ -214,8 +204,7 @@ fn a_hostile_client_gets_errors_and_a_good_one_after_it_answers() {
 
 #[test]
 fn a_request_of_several_megabytes_gets_an_answer() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
     let mut client = Client::start(&home, &repo);
     client.ask(1, "tools/call", json!({ "name": "claim", "arguments": {} }));
@@ -231,8 +220,7 @@ fn a_request_of_several_megabytes_gets_an_answer() {
 
 #[test]
 fn when_its_client_is_killed_the_server_ends_and_the_task_is_free() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let id = home.toft(&repo, &["add", "Held over the protocol", "-q"]).ok();
     let script = r#"
 import json, subprocess, sys, time
@@ -260,8 +248,7 @@ time.sleep(1000)
         assert!(Instant::now() < until, "the server outlived its client");
         thread::sleep(Duration::from_millis(20));
     }
-    let claimed = home.toft(&repo, &["claim", id.trim()]).ok();
-    assert!(claimed.contains("Held over the protocol"), "{claimed}");
+    home.toft(&repo, &["claim", id.trim()]).says("Held over the protocol");
 }
 
 /// A request of a client that declares the tasks extension.
@@ -275,8 +262,7 @@ fn with_tasks(client: &mut Client, id: u64, method: &str, mut params: Value) {
 
 #[test]
 fn a_claim_that_waits_is_a_task_for_clients_that_know_tasks() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let mut client = Client::start(&home, &repo);
     let claim = |wait: u64| json!({ "name": "claim", "arguments": { "agent": "heron", "cwd": repo, "wait": wait } });
     with_tasks(&mut client, 1, "tools/call", claim(60));

@@ -1,9 +1,7 @@
 //! One command, one outcome: what says no changed nothing, what changed something says so, and nothing fails after its
 //! commit. And time: no clock that steps strands anything.
 
-use std::{fs, path::Path, process::Stdio, thread, time::Duration};
-
-use toft_stories::{Home, toft_bin};
+use toft_stories::prelude::*;
 
 fn add(home: &Home, repo: &Path, title: &str) -> String {
     home.toft(repo, &["add", title, "-q"]).ok().trim().to_owned()
@@ -28,8 +26,7 @@ impl Drop for Immutable<'_> {
 
 #[test]
 fn nothing_is_claimed_whose_ledger_cannot_be_written() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let id = add(&home, &repo, "one");
     let locked = Immutable::ledger(&home, &repo);
     for args in [&["claim"][..], &["claim", &id]] {
@@ -42,8 +39,7 @@ fn nothing_is_claimed_whose_ledger_cannot_be_written() {
 
 #[test]
 fn what_was_finished_stands_though_its_ledger_cannot_be_told_and_is_told_later() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let id = add(&home, &repo, "one");
     home.toft(&repo, &["claim"]).ok();
     let locked = Immutable::ledger(&home, &repo);
@@ -62,12 +58,9 @@ fn what_was_finished_stands_though_its_ledger_cannot_be_told_and_is_told_later()
 
 #[test]
 fn a_finish_stands_whatever_its_workspace_looks_like() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     for keep in ["always", "unlanded", "failed"] {
-        let config = home.path().join("home/.config/toft");
-        fs::create_dir_all(&config).unwrap();
-        fs::write(config.join("config.toml"), format!("[workspaces]\nkeep = \"{keep}\"\n")).unwrap();
+        home.configure(format!("[workspaces]\nkeep = \"{keep}\"\n"));
         add(&home, &repo, keep);
         let claim = home.toft(&repo, &["claim", "--ws", "--json"]).data();
         fs::remove_file(Path::new(claim["workspace"]["path"].as_str().unwrap()).join(".git")).unwrap();
@@ -79,8 +72,7 @@ fn a_finish_stands_whatever_its_workspace_looks_like() {
 
 #[test]
 fn each_of_several_claims_has_its_own_outcome() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let ids: Vec<_> = (0..3).map(|n| add(&home, &repo, &format!("issue {n}"))).collect();
     // A directory is in the way of the second workspace.
     let root = home.path().join("home/.local/share/toft/workspaces");
@@ -99,31 +91,17 @@ fn each_of_several_claims_has_its_own_outcome() {
 }
 
 #[test]
-fn another_request_under_an_operation_id_is_refused() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    home.toft(&repo, &["flow", "new", "Ship", "--task", "A", "--task", "B"]).ok();
-    let claim = || home.toft(&repo, &["claim", "-q"]).ok().trim().to_owned();
-    let (first, second) = (claim(), claim());
-    let finish = |task: &str, reason: &str| home.toft(&repo, &["--op", "k1", "finish", task, "--no-change", reason]);
-    finish(&first, "a").ok();
-    finish(&first, "a").ok();
-    for said in [finish(&second, "b"), finish(&first, "b")] {
-        assert!(said.fails(5).contains("another request"));
-    }
-    assert_eq!(home.toft(&repo, &["show", &second, "--json"]).data()["task"]["status"], "leased");
-}
-
-#[test]
 fn commands_on_ledgers_and_workspaces_honour_operation_ids() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let id = add(&home, &repo, "x");
+    let made = home.toft(&repo, &["flow", "new", "Ship", "--task", "a", "--task", "b", "--json"]).data();
+    let [first, second] = [0, 1].map(|n| made["tasks"][n]["id"].as_str().unwrap().to_owned());
     for (op, args) in [
         ("k1", &["edit", &id, "--comment", "hi"][..]),
         ("k2", &["ws", "create", "--name", "s1"]),
         ("k3", &["delete", &id, "-m", "no"]),
         ("k4", &["restore", &id]),
+        ("k5", &["close", &first, &second, "-m", "not needed"]),
     ] {
         let run = || home.toft(&repo, &[&["--op", op], args].concat()).ok();
         assert_eq!(run(), run(), "{args:?}");
@@ -132,12 +110,14 @@ fn commands_on_ledgers_and_workspaces_honour_operation_ids() {
     let shown = home.toft(&repo, &["show", &id, "--json"]).data();
     assert_eq!(shown["comments"].as_array().unwrap().len(), 1);
     assert_eq!(shown["status"], "open");
+    let events = home.toft(&repo, &["history", "--json"]).data();
+    assert_eq!(events.as_array().unwrap().iter().filter(|event| event["verb"] == "task.skipped").count(), 2);
+    home.toft(&repo, &["close", &first, &id]).refuses(2, "commands of their own");
 }
 
 #[test]
 fn what_standard_input_says_is_part_of_an_operation() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let give = |op: &str, args: &[&str], said: &str| {
         let file = home.path().join("input");
         fs::write(&file, said).unwrap();
@@ -158,30 +138,8 @@ fn what_standard_input_says_is_part_of_an_operation() {
 }
 
 #[test]
-fn undo_leaves_what_others_hold_and_finished_and_redo_brings_back() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    home.toft(&repo, &["--as", "planner", "flow", "new", "Ship", "--task", "A", "--task", "B"]).ok();
-    home.toft(&repo, &["--as", "worker", "claim"]).ok();
-    home.toft(&repo, &["--as", "w2", "claim"]).ok();
-    home.toft(&repo, &["--as", "w2", "finish", "--no-change", "fine already"]).ok();
-    assert!(home.toft(&repo, &["--as", "planner", "undo"]).fails(5).contains("worked on"));
-    home.toft(&repo, &["--as", "worker", "save", "-m", "more"]).ok();
-
-    let id = add(&home, &repo, "mine");
-    home.toft(&repo, &["edit", &id, "--title", "changed"]).ok();
-    home.toft(&repo, &["undo", "2"]).ok();
-    home.toft(&repo, &["undo", "--redo"]).ok();
-    assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["title"], "mine");
-    home.toft(&repo, &["undo", "--redo"]).ok();
-    assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["title"], "changed");
-    home.toft(&repo, &["undo", "--redo"]).fails(6);
-}
-
-#[test]
 fn output_that_cannot_be_written_is_an_error() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let output = home.command(&repo, toft_bin(), &["where"]).stdout(Stdio::from(full)).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
@@ -227,6 +185,9 @@ fn an_issue_whose_claim_is_lost_with_its_store_is_open_again_and_one_claimed_els
     }
     home.toft(&repo, &["init"]).ok();
     assert!(home.toft(&repo, &["doctor"]).out.contains("the store that had its claim no longer exists"));
+    let orphans = home.toft(&repo, &["status", "--json"]).data()["orphans"].clone();
+    assert_eq!((&orphans[0]["id"], &orphans[0]["orphan"]["kind"]), (&id.as_str().into(), &"store_gone".into()));
+    assert!(home.toft(&repo, &["status"]).ok().contains("Fix it"));
     home.toft(&repo, &["--as", "two", "claim"]).ok();
     let comments = home.toft(&repo, &["show", &id, "--json"]).data()["comments"].clone();
     assert!(comments[0]["text"].as_str().unwrap().contains("Open again"), "{comments}");
@@ -239,34 +200,6 @@ fn an_issue_whose_claim_is_lost_with_its_store_is_open_again_and_one_claimed_els
     home.toft(&repo, &["--store", other.to_str().unwrap(), "--as", "three", "claim"]).ok();
     home.toft(&repo, &["--as", "four", "claim"]).fails(6);
     home.toft(&repo, &["--as", "four", "claim", &id]).fails(5);
-}
-
-fn faketime(home: &Home, repo: &Path, shift: &str, args: &[&str]) -> std::process::Output {
-    let bin = toft_bin().display().to_string();
-    let all = [&["--exclude-monotonic", "-f", shift, &bin], args].concat();
-    home.command(repo, "faketime", &all).output().unwrap()
-}
-
-#[test]
-fn a_clock_that_was_ahead_strands_no_retry_no_timer_and_no_lease() {
-    let home = Home::new();
-    if home.on_server() {
-        return;
-    }
-    let repo = home.repo("api");
-    let mut home = home;
-    home.set("TOFT_RETRY_BACKOFF", "1s");
-    home.toft(&repo, &["flow", "new", "Ship", "--task", "A", "--task", "B"]).ok();
-    home.toft(&repo, &["claim"]).ok();
-    assert!(faketime(&home, &repo, "+365d", &["finish", "failed", "-m", "flaky"]).status.success());
-    home.toft(&repo, &["claim"]).ok();
-    assert!(faketime(&home, &repo, "+365d", &["finish", "waiting", "--for", "2s", "-m", "soon"]).status.success());
-    for _ in 0..2 {
-        home.toft(&repo, &["claim", "--wait=20s", "--ttl", "8s"]).ok();
-    }
-    // Leases that were looked at while the clock was ahead run out on time.
-    assert_eq!(faketime(&home, &repo, "+365d", &["claim", "--as", "other"]).status.code(), Some(6));
-    home.toft(&repo, &["claim", "--as", "other", "--wait=20s"]).ok();
 }
 
 #[test]
@@ -294,48 +227,6 @@ fn after_a_reboot_with_a_wrong_clock_a_lease_runs_out_in_its_time() {
 }
 
 #[test]
-fn one_broken_workspace_is_one_bad_row() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    for n in 0..3 {
-        add(&home, &repo, &format!("Job {n}"));
-        home.toft(&repo, &["claim", "--ws", "--as", &format!("w{n}")]).ok();
-    }
-    let path = home.toft(&repo, &["ws", "path", "@", "--as", "w1"]).ok();
-    fs::remove_file(Path::new(path.trim()).join(".git")).unwrap();
-    let status = home.toft(&repo, &["status"]).ok();
-    assert!(["w0", "w1", "w2"].iter().all(|agent| status.contains(agent)), "{status}");
-    let list = home.toft(&repo, &["ws", "list"]).ok();
-    assert_eq!(list.lines().filter(|line| line.starts_with("tf-")).count(), 3, "{list}");
-    home.toft(&repo, &["ws", "gc"]).ok();
-}
-
-#[test]
-fn a_repository_that_was_moved_goes_on_and_a_workspace_that_was_moved_says_how() {
-    let home = Home::new();
-    if home.on_server() {
-        return;
-    }
-    let repo = home.repo("api");
-    add(&home, &repo, "Job");
-    home.toft(&repo, &["claim", "--ws"]).ok();
-    let path = home.toft(&repo, &["ws", "path", "@"]).ok().trim().to_owned();
-    fs::write(Path::new(&path).join("dirty.txt"), "dirty").unwrap();
-    let moved = home.path().join("moved");
-    fs::rename(&repo, &moved).unwrap();
-    assert!(home.toft(&moved, &["ws", "list"]).ok().contains("1 untracked"));
-    home.toft(Path::new(&path), &["save", "-m", "from inside"]).ok();
-    home.toft(&moved, &["finish", "release", "-m", "back"]).ok();
-    home.toft(&moved, &["claim", "--ws"]).ok();
-
-    let elsewhere = home.path().join("elsewhere");
-    home.run(&moved, "git", &["worktree", "move", &path, elsewhere.to_str().unwrap()]);
-    let listed = home.toft(&moved, &["ws", "list", "--json"]).ok();
-    assert!(listed.contains(&format!("toft ws create --adopt {}", elsewhere.display())), "{listed}");
-    assert!(elsewhere.join("dirty.txt").exists());
-}
-
-#[test]
 fn a_copy_of_a_repository_takes_nothing_from_the_original() {
     let home = Home::new();
     if home.on_server() {
@@ -354,31 +245,6 @@ fn a_copy_of_a_repository_takes_nothing_from_the_original() {
     }
     assert!(Path::new(&path).join("precious.txt").exists());
     assert!(home.toft(&repo, &["ws", "list"]).ok().contains("1 untracked"));
-}
-
-#[test]
-fn what_another_holds_or_finished_is_neither_undone_nor_redone_and_a_refused_edit_gives_nothing_up() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let id = add(&home, &repo, "m6");
-    home.toft(&repo, &["delete", &id, "-m", "no"]).ok();
-    home.toft(&repo, &["undo"]).ok();
-    home.toft(&repo, &["--as", "b", "claim", &id]).ok();
-    assert!(home.toft(&repo, &["undo", "--redo"]).fails(5).contains("works on it"));
-    home.toft(&repo, &["--as", "b", "finish", "release", "-m", "later"]).ok();
-
-    // An edit that is refused gives up no workflow.
-    home.toft(&repo, &["close", &id, "tf-nosuch", "-m", "x"]).fails(3);
-    let flows = home.toft(&repo, &["flow", "list", "--json"]).data();
-    assert_eq!(flows.as_array().unwrap().len(), 1, "{flows}");
-
-    let other = add(&home, &repo, "t5");
-    home.toft(&repo, &["edit", &other, "--title", "important"]).ok();
-    home.toft(&repo, &["--as", "b", "claim", &other]).ok();
-    assert!(home.toft(&repo, &["undo"]).fails(5).contains("works on it"));
-    home.toft(&repo, &["--as", "b", "finish", "--no-change", "x"]).ok();
-    assert!(home.toft(&repo, &["undo"]).fails(5).contains("finished since"));
-    assert_eq!(home.toft(&repo, &["show", &other, "--json"]).data()["title"], "important");
 }
 
 #[test]

@@ -2,21 +2,10 @@
 
 #![cfg(unix)]
 
-use std::{
-    fs,
-    io::{Read as _, Write as _},
-    net::TcpListener,
-    os::unix::fs::PermissionsExt as _,
-    path::PathBuf,
-    thread,
-};
+use std::net::TcpListener;
 
-use serde_json::Value;
-use toft_stories::{
-    Home,
-    issues::{add, ledger, listed},
-    share::{Vcs, another, branch, branches, cloned, project_with, published, synced, team, users},
-};
+use toft_stories::prelude::*;
+use toft_stories::share::{another, branch, branches, published, team};
 
 /// A server that says this to everybody; gives its port.
 fn answering(status: &'static str) -> u16 {
@@ -35,8 +24,7 @@ fn answering(status: &'static str) -> u16 {
 /// Script 19 and the end of 18: a branch called `toft-ledger` that holds code is neither read nor written.
 #[test]
 fn a_branch_that_is_no_ledger_is_refused_and_another_name_can_be_set() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a", "b"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a", "b"]));
     let a = &clones[0];
     home.run(a, "git", &["checkout", "-q", "-b", "toft-ledger"]);
     fs::write(a.join("main.c"), "int main;\n").unwrap();
@@ -76,8 +64,7 @@ fn a_branch_that_is_no_ledger_is_refused_and_another_name_can_be_set() {
 /// Script 18: only what cannot be reached now is offline; a wrong address is an error that says so.
 #[test]
 fn a_wrong_address_is_an_error_and_no_network_is_not() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a"]));
     let a = &clones[0];
     add(&home, a, &["One"]);
     let sync = |url: &str| {
@@ -107,8 +94,7 @@ fn a_wrong_address_is_an_error_and_no_network_is_not() {
 /// Script 29: clones of every shape exchange, and nothing of the user's changes.
 #[test]
 fn partial_shallow_bare_and_submodule_clones_exchange() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a"]));
     let a = &clones[0];
     for n in 0..3 {
         add(&home, a, &[&format!("Issue {n}")]);
@@ -288,8 +274,7 @@ fn plans_never_go_into_a_repository_found_above() {
 /// Scripts 31 and 35: a project has one plan, from full and shallow clones, on several machines, before its first commit too.
 #[test]
 fn a_project_has_one_plan_from_every_clone_of_it() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["full"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["full"]));
     for n in 0..3 {
         home.run(&clones[0], "git", &["commit", "-q", "--allow-empty", "-m", &format!("{n}")]);
     }

@@ -1,17 +1,10 @@
 //! Many workspaces: how often git is asked, sizes and ages, branches with names,
 //! and deleting after the answer.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-    time::{Duration, Instant, SystemTime},
-};
+use std::time::SystemTime;
 
-use toft_stories::{
-    Home, sized,
-    workspaces::{busy_workspaces, commit_all, users_own},
-};
+use toft_stories::prelude::*;
+use toft_stories::workspaces::{busy_workspaces, commit_all, users_own};
 
 /// From now on git notes every run in a file, and takes this long for each `status`.
 fn watched_git(home: &mut Home, pause: &str) -> PathBuf {
@@ -30,8 +23,7 @@ fn watched_git(home: &mut Home, pause: &str) -> PathBuf {
 
 #[test]
 fn a_list_asks_git_once_for_each_workspace() {
-    let mut home = Home::new();
-    let (repo, paths) = busy_workspaces(&home, 50, 5);
+    let (mut home, (repo, paths)) = Home::with(|home| busy_workspaces(home, 50, 5));
     home.toft(&repo, &["ws", "list"]).ok();
     let log = watched_git(&mut home, "0");
     home.toft(&repo, &["ws", "list"]).ok();
@@ -49,8 +41,7 @@ fn a_list_asks_git_once_for_each_workspace() {
 
 #[test]
 fn what_is_remembered_never_hides_what_changed() {
-    let home = Home::new();
-    let (repo, paths) = busy_workspaces(&home, 200, 3);
+    let (home, (repo, paths)) = Home::with(|home| busy_workspaces(home, 200, 3));
     let survey = |path: &Path| {
         let name = path.file_name().unwrap().to_str().unwrap();
         home.toft(&repo, &["ws", "list", "--json"])
@@ -94,8 +85,7 @@ fn what_is_remembered_never_hides_what_changed() {
 
 #[test]
 fn an_edit_of_the_same_size_in_the_second_of_a_commit_is_seen_and_never_removed() {
-    let home = Home::new();
-    let (repo, paths) = busy_workspaces(&home, 20, 1);
+    let (home, (repo, paths)) = Home::with(|home| busy_workspaces(home, 20, 1));
     let (path, name) = (&paths[0], paths[0].file_name().unwrap().to_str().unwrap());
     let file = path.join("src/d0/f7.txt");
     // Git compares times in whole seconds: everything here is of one second, so only the content tells the edit.
@@ -118,8 +108,7 @@ fn an_edit_of_the_same_size_in_the_second_of_a_commit_is_seen_and_never_removed(
 
 #[test]
 fn a_damaged_memory_is_no_memory() {
-    let home = Home::new();
-    let (repo, paths) = busy_workspaces(&home, 100, sized(3, 20));
+    let (home, (repo, paths)) = Home::with(|home| busy_workspaces(home, 100, sized(3, 20)));
     let first = home.toft(&repo, &["status", "--json"]).data();
     assert!(first["working"].as_array().unwrap().len() == paths.len().min(20), "{first}");
     let list = home.toft(&repo, &["ws", "list", "--json"]).data();
@@ -143,9 +132,7 @@ fn gc_answers_before_it_deletes_and_finds_again_what_was_left() {
     }
     let root = paths[0].parent().unwrap().to_owned();
     let own = users_own(&home, &repo);
-    let start = Instant::now();
     let gone = home.toft(&repo, &["ws", "gc", "--older-than", "0s", "--json"]).data();
-    let took = start.elapsed();
     assert!(gone.as_array().unwrap().iter().all(|row| row["gone"] == true), "{gone}");
     assert!(paths.iter().all(|path| !path.exists()));
     assert_eq!(users_own(&home, &repo), own);
@@ -159,41 +146,16 @@ fn gc_answers_before_it_deletes_and_finds_again_what_was_left() {
     fs::write(left.join("deep/file"), "left").unwrap();
     assert!(!home.toft(&repo, &["ws", "list"]).ok().contains(".trash-"));
     home.toft(&repo, &["ws", "gc"]).ok();
-    let until = Instant::now() + Duration::from_secs(60);
     let waiting = || {
         let names = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.starts_with(".trash-") || name.starts_with(".gone-")).count()
     };
-    while waiting() > 0 && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert_eq!(waiting(), 0);
-    // Beside what git does by itself.
-    let repo = home.path().join("bare");
-    home.run(home.path(), "git", &["clone", "-q", "repo", "bare"]);
-    let mut trees = Vec::new();
-    for n in 0..count {
-        let tree = home.path().join(format!("tree{n}"));
-        home.run(&repo, "git", &["worktree", "add", "-q", "--detach", tree.to_str().unwrap()]);
-        fs::write(tree.join("src/d0/f1.txt"), "changed\n").unwrap();
-        trees.push(tree);
-    }
-    let start = Instant::now();
-    for tree in &trees {
-        home.run(tree, "git", &["stash", "create"]);
-        home.run(&repo, "git", &["worktree", "remove", "--force", tree.to_str().unwrap()]);
-    }
-    let bare = start.elapsed();
-    println!("gc of {count}: {took:?}; git stash create and worktree remove for each: {bare:?}");
-    if sized(0, 1) == 1 {
-        assert!(took < bare * 4, "{took:?} beside {bare:?}");
-    }
+    until(60, "what is left is deleted", || waiting() == 0);
 }
 
 #[test]
 fn branches_are_called_after_the_issue_and_its_title() {
-    let home = Home::new();
-    let repo = home.repo("repo");
+    let (home, repo) = Home::with_repository("repo");
     let made = home.toft(&repo, &["add", "Pin the Orders schema: v2!", "--json"]).data();
     let id = made["id"].as_str().or_else(|| made[0]["id"].as_str()).unwrap().to_owned();
     let claim = home.toft(&repo, &["claim", "--ws", "--as", "ann", "--json"]).data();
@@ -237,8 +199,7 @@ fn a_list_has_size_age_and_total_and_the_shell_goes_there() {
 
 #[test]
 fn a_checkout_of_the_users_own_can_be_unregistered_and_stays_as_it_is() {
-    let home = Home::new();
-    let repo = home.repo("repo");
+    let (home, repo) = Home::with_repository("repo");
     fs::write(repo.join("mine.txt"), "mine\n").unwrap();
     home.toft(&repo, &["add", "in place"]).ok();
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\nmost = 1\n").unwrap();
@@ -250,8 +211,7 @@ fn a_checkout_of_the_users_own_can_be_unregistered_and_stays_as_it_is() {
     let listed = home.toft(&repo, &["ws", "list"]).ok();
     assert!(!listed.contains("not the one") && !listed.contains("worktrees of its own"), "{listed}");
     let own = users_own(&home, &repo);
-    let gone = home.toft(&repo, &["ws", "rm", &id, "--json"]).data();
-    assert_eq!(gone[0]["gone"], true, "{gone}");
+    assert_eq!(home.toft(&repo, &["ws", "rm", &id, "--json"]).data()[0]["gone"], true);
     assert_eq!(users_own(&home, &repo), own);
     assert_eq!(fs::read_to_string(repo.join("mine.txt")).unwrap(), "mine\n");
     assert!(!home.toft(&repo, &["ws", "list"]).ok().contains(&id));
@@ -259,8 +219,7 @@ fn a_checkout_of_the_users_own_can_be_unregistered_and_stays_as_it_is() {
 
 #[test]
 fn branches_go_with_what_has_landed_and_an_old_name_starts_fresh() {
-    let home = Home::new();
-    let repo = home.repo("repo");
+    let (home, repo) = Home::with_repository("repo");
     fs::write(repo.join("a.txt"), "one\ntwo\nthree\n").unwrap();
     commit_all(&home, &repo, "base");
     let branches = || home.run(&repo, "git", &["branch", "--format=%(refname:short)"]);
@@ -270,7 +229,7 @@ fn branches_go_with_what_has_landed_and_an_old_name_starts_fresh() {
         fs::write(dir.join(format!("{name}.txt")), "work\n").unwrap();
         commit_all(&home, &dir, name);
         let head = home.run(&dir, "git", &["rev-parse", "HEAD"]);
-        home.toft(&repo, &["ws", "rm", name, "--rescue"]).ok();
+        home.toft(&repo, &["ws", "rm", name, "--rescue"]).says(&format!("branch {name} keeps the commit"));
         assert!(branches().lines().any(|line| line == name));
         home.toft(&repo, &["ws", "gc"]).ok();
         assert!(branches().lines().any(|line| line == name), "not landed yet");
@@ -281,7 +240,8 @@ fn branches_go_with_what_has_landed_and_an_old_name_starts_fresh() {
             }
             false => drop(home.run(&repo, "git", &["merge", "-q", "--no-ff", "--no-edit", name])),
         }
-        home.toft(&repo, &["ws", "gc"]).ok();
+        home.toft(&repo, &["ws", "gc", "-n"]).says(&format!("would delete branch {name}"));
+        home.toft(&repo, &["ws", "gc"]).says(&format!("deleted branch {name}"));
         assert!(!branches().lines().any(|line| line == name), "{}", branches());
         let kept = home.run(&repo, "git", &["for-each-ref", "--contains", head.trim()]);
         assert!(!kept.is_empty(), "its commits are still reachable");
@@ -304,8 +264,7 @@ fn branches_go_with_what_has_landed_and_an_old_name_starts_fresh() {
 /// A workspace's name goes before an issue whose id begins like it, after it was removed too.
 #[test]
 fn a_name_is_no_prefix_of_an_id() {
-    let home = Home::new();
-    let repo = home.repo("repo");
+    let (home, repo) = Home::with_repository("repo");
     let id = home.toft(&repo, &["add", "An issue", "-q"]).ok();
     let name = &id["tf-".len()..][..2];
     let dir = PathBuf::from(home.toft(&repo, &["ws", "create", "--name", name, "-q"]).ok().trim());

@@ -1,13 +1,6 @@
 //! Reading works where the store may not be written, and each obstacle has its own words.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
-
-use toft_cluster::Cluster;
-use toft_stories::{Home, Said, story_server, toft_bin};
+use toft_stories::prelude::*;
 
 /// A repository with an issue, a workflow, a hold and a checkpoint.
 fn filled(home: &Home) -> PathBuf {
@@ -44,8 +37,7 @@ fn reading_works_where_the_store_cannot_be_written() {
     if story_server().is_some() {
         return;
     }
-    let home = Home::new();
-    let repo = filled(&home);
+    let (home, repo) = Home::with(filled);
     let scratch = home.path().join("scratch");
     fs::create_dir(&scratch).unwrap();
     let reads = |why: &str| {
@@ -88,8 +80,7 @@ fn a_store_of_another_user_is_an_obstacle_with_its_own_words() {
     if story_server().is_some() || !nix::unistd::Uid::effective().is_root() {
         return;
     }
-    let home = Home::new();
-    let repo = filled(&home);
+    let (home, repo) = Home::with(filled);
     for dir in [home.path(), &home.path().join("home"), &repo, &repo.join(".git")] {
         home.run(home.path(), "chmod", &["755", dir.to_str().unwrap()]);
     }
@@ -114,13 +105,11 @@ fn a_store_of_another_user_is_an_obstacle_with_its_own_words() {
 
 #[test]
 fn a_server_that_does_not_know_the_user_says_so_at_once_and_no_password_is_shown() {
-    if !toft_cluster::available() {
-        assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "PostgreSQL is not installed");
+    if !has_postgresql() {
         return;
     }
     let cluster = Cluster::start();
-    let home = Home::new();
-    let repo = home.git("api");
+    let (home, repo) = Home::with(|home| home.git("api"));
     let url = cluster.url().replace("toft@", "stranger:s3cretPw9@");
     let start = Instant::now();
     for args in [&["token", "list"][..], &["doctor"], &["where"], &["where", "--json"], &["token", "list", "--json"]] {
@@ -149,8 +138,7 @@ fn a_server_that_does_not_know_the_user_says_so_at_once_and_no_password_is_shown
 
 #[test]
 fn nothing_in_a_shared_temporary_directory_is_used_to_take_turns() {
-    if !toft_cluster::available() {
-        assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "PostgreSQL is not installed");
+    if !has_postgresql() {
         return;
     }
     let cluster = Cluster::start();

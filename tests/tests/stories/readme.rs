@@ -1,14 +1,9 @@
 //! What the documents show runs, and says what it says.
 
-use std::{
-    io::{BufRead as _, BufReader, Write as _},
-    path::Path,
-    process::Stdio,
-};
-
 #[cfg(unix)]
 use toft_stories::agents::script;
-use toft_stories::{Home, older, toft_bin};
+use toft_stories::older;
+use toft_stories::prelude::*;
 
 /// A command of a transcript, the exit code it gives, and the lines it prints.
 struct Step {

@@ -1,8 +1,6 @@
 //! Pages that the binary writes about itself: what is checked in is what it writes now.
 
-use std::{fs, path::Path};
-
-use toft_stories::Home;
+use toft_stories::prelude::*;
 
 #[test]
 fn the_reference_in_the_book_is_what_the_binary_says() {

@@ -1,11 +1,10 @@
 //! What commands refuse instead of doing something else than was asked.
 
-use toft_stories::{Home, issues::add};
+use toft_stories::prelude::*;
 
 #[test]
 fn a_preview_of_a_retry_retries_nothing_and_flags_that_mean_nothing_are_refused() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let plan = home.path().join("plan.toml");
     std::fs::write(&plan, "title = \"P\"\n[[tasks]]\nname = \"a\"\n").unwrap();
     let plan = plan.to_str().unwrap();
@@ -31,8 +30,7 @@ fn a_preview_of_a_retry_retries_nothing_and_flags_that_mean_nothing_are_refused(
 
 #[test]
 fn work_of_another_agent_is_neither_recorded_as_landed_nor_reopened() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let id = add(&home, &repo, &["Mend it"]);
     let claim = home.toft(&repo, &["claim", &id, "--ws", "--as", "bob", "--json"]).data();
     let name = claim["workspace"]["name"].as_str().unwrap();
@@ -43,27 +41,4 @@ fn work_of_another_agent_is_neither_recorded_as_landed_nor_reopened() {
     home.toft(&repo, &["finish", "--as", "bob", "--no-change", "fine"]).ok();
     home.toft(&repo, &["ws", "rm", name, "--landed"]).ok();
     home.toft(&repo, &["ws", "rm", name, "--landed"]).fails(5);
-}
-
-#[test]
-fn a_repeated_operation_on_several_tasks_does_each_once() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let made = home.toft(&repo, &["flow", "new", "Ship", "--task", "a", "--task", "b", "--json"]).data();
-    let ids: Vec<&str> = made["tasks"].as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap()).collect();
-    let skip = ["close", ids[0], ids[1], "-m", "not needed", "--op", "op_1", "--json"];
-    let first = home.toft(&repo, &skip).data();
-    assert_eq!(first.as_array().unwrap().len(), 2);
-    assert_eq!(home.toft(&repo, &skip).data(), first);
-    let skipped = home.toft(&repo, &["history", "--json"]).data();
-    let times = skipped.as_array().unwrap().iter().filter(|event| event["verb"] == "task.skipped").count();
-    assert_eq!(times, 2, "{skipped}");
-    let issue = add(&home, &repo, &["An issue"]);
-    assert!(home.toft(&repo, &["close", ids[0], &issue]).fails(2).contains("commands of their own"));
-    let reopen = ["reopen", &issue, "--op", "op_2"];
-    home.toft(&repo, &["close", &issue, "-m", "x"]).ok();
-    home.toft(&repo, &reopen).ok();
-    home.toft(&repo, &["close", &issue, "-m", "x"]).ok();
-    home.toft(&repo, &reopen).ok();
-    assert_eq!(home.toft(&repo, &["show", &issue, "--json"]).data()["status"], "closed");
 }

@@ -1,16 +1,8 @@
 //! Many repositories are one: ledgers of other repositories, routing, workspaces that write to the ledger their work was
 //! claimed from, tasks of several repositories, and what happens when one of them is not there.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use toft_stories::{
-    Home,
-    repositories::{add, rows, status_of, text, titles},
-    snapshot, toft_bin,
-};
+use toft_stories::prelude::*;
+use toft_stories::repositories::{add, rows, status_of, text, titles};
 
 fn hg(home: &Home, name: &str) -> PathBuf {
     let dir = home.path().join(name);
@@ -33,8 +25,7 @@ fn jj(home: &Home, name: &str) -> PathBuf {
 
 #[test]
 fn a_repository_is_added_by_its_real_ledger() {
-    let home = Home::new();
-    let project = home.repo("project");
+    let (home, project) = Home::with_repository("project");
     // On a branch, in a tree, in Mercurial, in a plain directory.
     let (branch, tree, mercurial) = (home.repo("branch-one"), home.repo("tree-one"), hg(&home, "hg-one"));
     home.toft(&tree, &["init", "--tree"]).ok();
@@ -62,6 +53,11 @@ fn a_repository_is_added_by_its_real_ledger() {
     home.toft(&project, &["ledger", "add", "pointing", text(&pointing), "--read-only"]).ok();
     assert_eq!(titles(&home, &project, &["--ledger", "pointing"]), ["for the team"]);
     home.toft(&project, &["add", "no", "--ledger", "pointing"]).fails(2);
+    let file = team.join("issues.jsonl");
+    let before = fs::read_to_string(&file).unwrap() + "{\"id\":\"tf-hand\",\"title\":\"by hand\"}\n";
+    fs::write(&file, &before).unwrap();
+    home.toft(&project, &["gc", "--ledgers"]).ok();
+    assert_eq!(fs::read_to_string(&file).unwrap(), before, "a read-only ledger never changes");
     // A directory that is no repository of toft's is a ledger by itself, and none is seen twice.
     let bare = home.git("bare-ledger");
     home.toft(&project, &["ledger", "add", "own", text(&bare)]).ok();
@@ -69,68 +65,6 @@ fn a_repository_is_added_by_its_real_ledger() {
     assert!(bare.join("issues.jsonl").exists());
     home.toft(&project, &["ledger", "add", "again", text(&branch)]).fails(2);
     home.toft(&project, &["ledger", "add", "tree", text(&team)]).fails(2);
-}
-
-/// The configuration file of the multi-repository seed, key by key.
-#[test]
-fn every_key_of_the_seeds_configuration_has_a_command() {
-    let home = Home::new();
-    let project = home.repo("project");
-    let planning = home.repo("planning-repo");
-    let team = home.repo("team");
-    // mode = "single", [repos] primary = ".": without anything said, issues go to the repository's own ledger.
-    assert_eq!(add(&home, &project, &["single"]).1, "branch");
-    assert_eq!(rows(&home.toft(&project, &["ledger", "list", "--json"]).data()).len(), 1);
-    // [repos] additional = [...]
-    home.toft(&project, &["ledger", "add", "plans", text(&planning)]).ok();
-    home.toft(&project, &["ledger", "add", "team", text(&team)]).ok();
-    assert_eq!(add(&home, &project, &["still single"]).1, "branch");
-    // [routing] default
-    home.toft(&project, &["ledger", "default", "team"]).ok();
-    assert_eq!(add(&home, &project, &["by default"]).1, "team");
-    // [routing.auto] maintainer, contributor; [routing] mode = "auto"
-    home.toft(&project, &["ledger", "route", ".", "--role", "maintainer"]).ok();
-    home.toft(&project, &["ledger", "route", "plans", "--role", "contributor"]).ok();
-    assert_eq!(add(&home, &project, &["as a maintainer"]).1, "branch");
-    home.toft(&project, &["init", "--contributor", "--planning", text(&home.git("private"))]).ok();
-    assert_eq!(add(&home, &project, &["as a contributor"]).1, "plans");
-    // [routing] mode = "explicit"
-    home.toft(&project, &["ledger", "mode", "explicit"]).ok();
-    assert_eq!(add(&home, &project, &["explicit"]).1, "team");
-    home.toft(&project, &["ledger", "mode", "auto"]).ok();
-    home.toft(&project, &["init", "--maintainer"]).ok();
-    assert_eq!(add(&home, &project, &["maintainer again"]).1, "branch");
-    // `--repo`, and discovered work stays with its parent.
-    let (id, wrote) = add(&home, &project, &["said", "--ledger", "team"]);
-    assert_eq!(wrote, "team");
-    assert_eq!(add(&home, &project, &["found", "--discovered-from", &id]).1, "team");
-    // All of it in one list, in a file that is committed.
-    let other = home.git("other");
-    home.toft(&other, &["init"]).ok();
-    fs::create_dir(other.join(".toft")).unwrap();
-    let list = r#"default = "team"
-mode = "auto"
-
-[ledgers.plans]
-place = "../planning-repo"
-
-[ledgers.team]
-place = "../team"
-
-[[routes]]
-role = "maintainer"
-ledger = "."
-
-[[routes]]
-role = "contributor"
-ledger = "plans"
-"#;
-    fs::write(other.join(".toft/ledgers.toml"), list).unwrap();
-    home.toft(&other, &["trust", "--yes"]).ok();
-    assert_eq!(add(&home, &other, &["as a maintainer there"]).1, "branch");
-    home.toft(&other, &["init", "--contributor", "--no-input"]).ok();
-    assert_eq!(add(&home, &other, &["as a contributor there"]).1, "plans");
-    assert!(titles(&home, &planning, &[]).contains(&"as a contributor there".to_owned()));
 }
 
 /// Claims in a checkout, finishes inside of the workspace; the checkout sees it, and the workspace's own files are as they were.
@@ -163,8 +97,7 @@ fn what_is_finished_in_a_workspace_is_closed_where_it_was_claimed() {
     home.toft(&tree, &["init", "--tree"]).ok();
     // Not even committed yet.
     finish_in_workspace(&home, &tree, &[]);
-    home.run(&tree, "git", &["add", "-A"]);
-    home.run(&tree, "git", &["commit", "-q", "-m", "issues"]);
+    commit_all(&home, &tree, "issues");
     finish_in_workspace(&home, &tree, &[]);
     finish_in_workspace(&home, &tree, &["--clone"]);
     finish_in_workspace(&home, &hg(&home, "in-mercurial"), &[]);
@@ -176,13 +109,11 @@ fn what_is_finished_in_a_workspace_is_closed_where_it_was_claimed() {
 
 #[test]
 fn a_workspace_made_in_a_workspace_writes_to_where_it_all_began_and_a_users_own_worktree_to_itself() {
-    let home = Home::new();
-    let main = home.repo("project");
+    let (home, main) = Home::with_repository("project");
     home.toft(&main, &["init", "--tree"]).ok();
     add(&home, &main, &["first"]);
     add(&home, &main, &["second"]);
-    home.run(&main, "git", &["add", "-A"]);
-    home.run(&main, "git", &["commit", "-q", "-m", "issues"]);
+    commit_all(&home, &main, "issues");
     let outer = home.toft(&main, &["claim", "--ws", "--json", "--as", "one"]).data();
     let outer = PathBuf::from(outer["workspace"]["path"].as_str().unwrap());
     let inner = home.toft(&outer, &["claim", "--ws", "--json", "--as", "two"]).data();
@@ -240,8 +171,7 @@ fn a_task_is_worked_on_in_its_own_repository() {
     fs::rename(&web, home.path().join("away")).unwrap();
     let refused = home.toft(&api, &["claim", &more, "--ws", "--as", "wren"]).fails(3);
     assert!(refused.contains("web") && refused.contains("toft init"), "{refused}");
-    let held = home.toft(&api, &["show", &more, "--json"]).data();
-    assert_eq!(held["task"]["status"], "pending", "{held}");
+    assert_eq!(home.toft(&api, &["show", &more, "--json"]).data()["task"]["status"], "pending");
 }
 
 #[test]
@@ -301,8 +231,7 @@ fn all_repos_names_every_row_once() {
     }
     let flows = named(&["flow", "list", "--all-repos", "--json"], "title");
     assert_eq!(flows, tasks);
-    let text = home.toft(&web, &["list", "--all-repos"]).ok();
-    assert!(text.contains("in api") && text.contains("in own"), "{text}");
+    home.toft(&web, &["list", "--all-repos"]).says_all(&["in api", "in own"]);
     let status = home.toft(&web, &["status", "--all-repos", "--json"]).data();
     let mut names: Vec<&str> = rows(&status).iter().map(|row| row["repository"].as_str().unwrap()).collect();
     names.sort_unstable();
@@ -316,8 +245,7 @@ fn all_repos_names_every_row_once() {
 
 #[test]
 fn rows_of_one_worktree_are_asked_for_by_its_name_and_a_new_one_of_that_name_begins_empty() {
-    let home = Home::new();
-    let main = home.repo("project");
+    let (home, main) = Home::with_repository("project");
     let side = home.path().join("side");
     let make = || home.run(&main, "git", &["worktree", "add", "-q", text(&side), "HEAD"]);
     make();
@@ -339,8 +267,7 @@ fn rows_of_one_worktree_are_asked_for_by_its_name_and_a_new_one_of_that_name_beg
         assert_eq!(names(dir, &["flow", "list", "--worktree", "main"], "title"), ["of main"]);
     }
     for args in [&["flow", "list"][..], &["status"]] {
-        let said = home.toft(&main, args).ok();
-        assert!(said.contains("(side)") && said.contains("(main)"), "{said}");
+        home.toft(&main, args).says_all(&["(side)", "(main)"]);
     }
     assert_eq!(names(&side, &["flow", "list", "--worktree", "."], "title"), ["of the side"]);
     // Again under the same name: another worktree, that inherits nothing.
@@ -372,8 +299,7 @@ fn a_plain_directory_that_becomes_a_repository_keeps_its_store_and_commits_none_
     assert_eq!((&after["store"], &after["repository"]), (&before["store"], &before["repository"]));
     assert_eq!(status_of(&home, &dir, &id), "open");
     assert_eq!(rows(&home.toft(&dir, &["flow", "list", "--json"]).data()).len(), 1);
-    home.run(&dir, "git", &["add", "-A"]);
-    home.run(&dir, "git", &["commit", "-q", "-m", "first"]);
+    commit_all(&home, &dir, "first");
     let files = home.run(&dir, "git", &["ls-files"]);
     assert_eq!(files.lines().collect::<Vec<_>>(), [".toft/.gitignore", ".toft/issues.jsonl"]);
     // Its worktrees and workspaces find the same store.
@@ -392,8 +318,7 @@ fn a_plain_directory_that_becomes_a_repository_keeps_its_store_and_commits_none_
 
 #[test]
 fn a_store_for_every_worktree_is_a_setting() {
-    let home = Home::new();
-    let main = home.repo("project");
+    let (home, main) = Home::with_repository("project");
     fs::write(main.join(".git/toft/config.toml"), "store = \"worktree\"\n").unwrap();
     let side = home.path().join("side");
     home.run(&main, "git", &["worktree", "add", "-q", text(&side)]);
@@ -419,17 +344,6 @@ fn a_store_for_every_worktree_is_a_setting() {
 }
 
 #[test]
-fn init_says_that_it_registered() {
-    let mut home = Home::new();
-    let (_, web) = shared(&mut home);
-    let docs = home.git("docs");
-    let said = home.toft(&docs, &["init"]).ok();
-    assert!(said.contains("Registered this repository"), "{said}");
-    let said = home.toft(&web, &["init"]).ok();
-    assert!(said.contains("nothing changed"), "{said}");
-}
-
-#[test]
 fn clones_are_one_repository_though_the_remotes_head_names_no_branch() {
     let mut home = Home::new();
     home.use_store("global");
@@ -450,8 +364,7 @@ fn clones_are_one_repository_though_the_remotes_head_names_no_branch() {
 
 #[test]
 fn a_checkout_with_two_stores_gives_an_issue_to_one_agent() {
-    let mut home = Home::new();
-    let project = home.repo("project");
+    let (mut home, project) = Home::with_repository("project");
     let (id, _) = add(&home, &project, &["Fix it"]);
     home.toft(&project, &["init", "--store", "global"]).ok();
     let global = home.toft(&project, &["where", "--store", "global", "--json"]).data();
@@ -479,8 +392,7 @@ fn a_runner_ends_in_a_clone_whose_plan_does_not_know_yet_what_is_closed() {
     home.run(&first, "git", &["commit", "-q", "--allow-empty", "-m", "start"]);
     home.toft(&first, &["init", "--tree"]).ok();
     add(&home, &first, &["Fix it"]);
-    home.run(&first, "git", &["add", "-A"]);
-    home.run(&first, "git", &["commit", "-q", "-m", "plan"]);
+    commit_all(&home, &first, "plan");
     home.run(&first, "git", &["push", "-q", "origin", "main"]);
     home.run(home.path(), "git", &["clone", "-q", text(&up), "second"]);
     let second = home.path().join("second");

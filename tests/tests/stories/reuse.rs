@@ -1,22 +1,13 @@
 //! Workspaces used again: made ahead, gone back to, gone on with elsewhere, and who runs into whom.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use toft_stories::{
-    Home,
-    issues::add,
-    workspaces::{fill, whole},
-};
+use toft_stories::prelude::*;
+use toft_stories::workspaces::fill;
 
 fn project(home: &Home) -> PathBuf {
     let repo = home.repo("api");
     fill(&repo, 20);
     fs::write(repo.join(".gitignore"), "target/\n").unwrap();
-    home.run(&repo, "git", &["add", "."]);
-    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    commit_all(home, &repo, "files");
     repo
 }
 
@@ -28,8 +19,7 @@ fn commit(home: &Home, dir: &Path, file: &str, text: &str) {
 
 #[test]
 fn one_that_was_made_ahead_is_handed_out_as_if_it_were_fresh() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     home.toft(&repo, &["ws", "create", "--ahead", "3"]).ok();
     assert!(home.toft(&repo, &["ws", "create", "--ahead", "3"]).ok().contains("0 created"));
     // The world goes on while they wait, and somebody spoils one.
@@ -54,8 +44,7 @@ fn one_that_was_made_ahead_is_handed_out_as_if_it_were_fresh() {
 
 #[test]
 fn one_goes_back_to_any_rescue_beside_what_is_there() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let path = home.toft(&repo, &["ws", "create", "--name", "work", "-q"]).ok();
     let work = PathBuf::from(path.trim());
     let mut seen = Vec::new();
@@ -82,8 +71,7 @@ fn one_goes_back_to_any_rescue_beside_what_is_there() {
 
 #[test]
 fn a_task_goes_on_in_the_same_workspace_or_in_one_that_is_built_again() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     add(&home, &repo, &["Long work"]);
     let claim = home.toft(&repo, &["claim", "--ws", "--as", "ann", "--json"]).data();
     let path = PathBuf::from(claim["workspace"]["path"].as_str().unwrap());
@@ -113,8 +101,7 @@ fn a_task_goes_on_in_the_same_workspace_or_in_one_that_is_built_again() {
 
 #[test]
 fn so_many_are_left_as_are_wanted_and_the_newest_of_them() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\nmax_count = 2\n").unwrap();
     let mut plots = Vec::new();
     for n in 0..4 {
@@ -141,8 +128,7 @@ fn so_many_are_left_as_are_wanted_and_the_newest_of_them() {
 
 #[test]
 fn artefacts_go_before_work_does() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let config = repo.join(".git/toft/config.toml");
     fs::write(&config, "[workspaces]\nmax_bytes = \"8M\"\n").unwrap();
     let make = |name: &str| {

@@ -1,20 +1,6 @@
 //! Schemas: nobody works on one that it does not know, and a server is upgraded only when somebody asks for it.
 
-use std::{
-    path::Path,
-    process::Stdio,
-    thread,
-    time::{Duration, Instant},
-};
-
-use toft_cluster::Cluster;
-use toft_stories::{Home, new_store_on, story_server, toft_bin};
-
-fn no_server() -> bool {
-    let missing = !toft_cluster::available();
-    assert!(!(missing && std::env::var_os("TOFT_TEST_ALL").is_some()), "PostgreSQL is not installed");
-    missing
-}
+use toft_stories::prelude::*;
 
 /// A process of this toft waits for work while a newer one upgrades the store below it.
 fn upgraded_below(home: &Home, repo: &Path, upgrade: impl FnOnce()) {
@@ -39,8 +25,7 @@ fn a_running_process_refuses_a_store_that_was_upgraded_below_it() {
     if story_server().is_some() {
         return;
     }
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let store = repo.join(".git/toft/toft.db");
     upgraded_below(&home, &repo, || {
         drop(home.run(&repo, "sqlite3", &[store.to_str().unwrap(), "pragma user_version=99"]))
@@ -49,7 +34,7 @@ fn a_running_process_refuses_a_store_that_was_upgraded_below_it() {
 
 #[test]
 fn only_an_explicit_migration_upgrades_a_server() {
-    if no_server() {
+    if !has_postgresql() {
         return;
     }
     let cluster = Cluster::start();
@@ -90,11 +75,10 @@ fn a_migration_says_from_which_schema_to_which() {
     if story_server().is_some() {
         return;
     }
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     assert!(home.toft(&repo, &["doctor", "--upgrade"]).ok().contains("nothing to do"));
     home.toft(home.path(), &["--store", "missing.db", "doctor", "--upgrade"]).fails(3);
-    if no_server() {
+    if !has_postgresql() {
         return;
     }
     let cluster = Cluster::start();
@@ -126,8 +110,7 @@ fn what_a_newer_toft_wrote_besides_survives_the_work_of_this_one() {
     if story_server().is_some() {
         return;
     }
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let store = repo.join(".git/toft/toft.db").display().to_string();
     let ask = |sql: &str| home.run(&repo, "sqlite3", &[&store, sql]);
     work_on_rows_with_more_fields(&home, &repo, ask, "json_set(body, '$.from_later', 1)");

@@ -1,8 +1,6 @@
 //! Everyone sees everyone: one store for a repository, whatever way it is looked at.
 
-use std::{fs, path::Path};
-
-use toft_stories::{Home, snapshot};
+use toft_stories::prelude::*;
 
 fn store(home: &Home, dir: &Path) -> (String, String) {
     let data = home.toft(dir, &["where", "--json"]).data();
@@ -11,8 +9,7 @@ fn store(home: &Home, dir: &Path) -> (String, String) {
 
 #[test]
 fn every_view_of_a_git_repository_names_the_same_store() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let expected = repo.join(".git/toft/toft.db").display().to_string();
     home.run(&repo, "git", &["worktree", "add", "-q", "../side"]);
     let side = home.path().join("side");
@@ -27,8 +24,7 @@ fn every_view_of_a_git_repository_names_the_same_store() {
 
 #[test]
 fn worktrees_of_a_bare_repository_share_its_store() {
-    let home = Home::new();
-    let source = home.git("source");
+    let (home, source) = Home::with(|home| home.git("source"));
     home.run(home.path(), "git", &["clone", "-q", "--bare", "source", "bare.git"]);
     let bare = home.path().join("bare.git");
     home.run(&bare, "git", &["worktree", "add", "-q", "../one", "main"]);
@@ -82,8 +78,7 @@ fn a_plain_directory_is_a_repository_only_when_it_was_asked_for() {
 
 #[test]
 fn flag_beats_environment_beats_configuration_beats_repository() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let because = |env: &[(&str, &str)], args: &[&str]| {
         let data = home.toft_with(&repo, env, args).data();
         (data["store"].as_str().unwrap().to_owned(), data["because"].as_str().unwrap().to_owned())
@@ -107,8 +102,7 @@ fn flag_beats_environment_beats_configuration_beats_repository() {
 
 #[test]
 fn configuration_that_travels_in_a_tree_cannot_name_a_store() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     fs::create_dir(repo.join(".toft")).unwrap();
     fs::write(repo.join(".toft/config.toml"), "store = \"/etc/passwd\"\n").unwrap();
     assert!(home.toft(&repo, &["ready"]).fails(2).contains("may not name a store"));
@@ -116,8 +110,7 @@ fn configuration_that_travels_in_a_tree_cannot_name_a_store() {
 
 #[test]
 fn a_missing_store_is_never_made_by_the_way() {
-    let home = Home::new();
-    let repo = home.git("api");
+    let (home, repo) = Home::with(|home| home.git("api"));
     for args in [&["ready"][..], &["claim"], &["flow", "new", "x"], &["status"], &["history"]] {
         assert!(home.toft(&repo, args).fails(3).contains("toft init"));
     }
@@ -128,8 +121,7 @@ fn a_missing_store_is_never_made_by_the_way() {
 
 #[test]
 fn cleaning_and_removing_every_worktree_loses_nothing() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.run(&repo, "git", &["worktree", "add", "-q", "../side"]);
     let side = home.path().join("side");
     home.toft(&side, &["flow", "new", "from the side"]).ok();
@@ -145,47 +137,8 @@ fn cleaning_and_removing_every_worktree_loses_nothing() {
 }
 
 #[test]
-fn status_in_any_worktree_shows_all_of_them() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let mut dirs = vec![repo.clone()];
-    for name in ["one", "two"] {
-        home.run(&repo, "git", &["worktree", "add", "-q", &format!("../{name}")]);
-        dirs.push(home.path().join(name));
-    }
-    home.toft(&repo, &["flow", "new", "three", "--task", "a", "--task", "b", "--task", "c"]).ok();
-    for (n, dir) in dirs.iter().enumerate() {
-        home.toft(dir, &["claim", "--as", &format!("agent-{n}")]).ok();
-    }
-    for dir in &dirs {
-        let status = home.toft(dir, &["status", "--json"]).data();
-        let mut seen: Vec<_> =
-            status["working"].as_array().unwrap().iter().map(|row| row["worktree"].as_str().unwrap()).collect();
-        seen.sort_unstable();
-        assert_eq!(seen, ["main", "one", "two"]);
-        let here = home.toft(dir, &["status", "--worktree", ".", "--json"]).data();
-        assert_eq!(here["working"].as_array().unwrap().len(), 1);
-    }
-}
-
-#[test]
-fn all_repos_reads_every_registered_store() {
-    let home = Home::new();
-    for name in ["api", "web"] {
-        let repo = home.repo(name);
-        home.toft(&repo, &["flow", "new", &format!("work on {name}")]).ok();
-    }
-    let all = home.toft(home.path(), &["ready", "--all-repos", "--json"]).data();
-    assert_eq!(all.as_array().unwrap().len(), 2);
-    let one = home.toft(&home.path().join("api"), &["ready", "--json"]).data();
-    assert_eq!(one[0]["name"], "work on api");
-    assert_eq!(one.as_array().unwrap().len(), 1);
-}
-
-#[test]
 fn an_emptied_worktree_is_an_error_and_never_its_parent() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.run(&repo, "git", &["worktree", "add", "-q", "inner"]);
     let inner = repo.join("inner");
     home.toft(&inner, &["ready"]).ok();
@@ -199,13 +152,20 @@ fn an_emptied_worktree_is_an_error_and_never_its_parent() {
 
 #[test]
 fn reading_changes_no_file_anywhere() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["flow", "new", "some", "--task", "a", "--task", "b"]).ok();
     home.toft(&repo, &["claim"]).ok();
+    let id = home.toft(&repo, &["add", "one", "-q"]).ok().trim().to_owned();
+    home.toft(&repo, &["list"]).ok();
     let before = durable(&home);
     for args in [
-        &["ready"][..],
+        &["list", "--search", "one"][..],
+        &["show", &id, "--why"],
+        &["graph", "--mermaid"],
+        &["export", "jsonl"],
+        &["export", "beads"],
+        &["export", "csv"],
+        &["ready"],
         &["ready", "--explain"],
         &["status"],
         &["list", "--all"],
@@ -253,8 +213,7 @@ fn a_store_on_a_file_system_without_sound_shared_memory_is_refused() {
 
 #[test]
 fn a_hard_linked_store_is_refused_and_a_symbolic_link_is_followed() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let store = repo.join(".git/toft/toft.db");
     std::os::unix::fs::symlink(&store, home.path().join("soft.db")).unwrap();
     let soft = home.path().join("soft.db");
@@ -263,29 +222,4 @@ fn a_hard_linked_store_is_refused_and_a_symbolic_link_is_followed() {
     assert!(!home.path().join("soft.db-wal").exists());
     fs::hard_link(&store, home.path().join("hard.db")).unwrap();
     assert!(home.toft(&repo, &["ready"]).fails(8).contains("hard links"));
-}
-
-#[test]
-fn a_store_of_a_newer_toft_is_refused() {
-    let home = Home::new();
-    let repo = home.repo("api");
-    let store = repo.join(".git/toft/toft.db");
-    home.run(&repo, "sqlite3", &[store.to_str().unwrap(), "PRAGMA user_version = 99"]);
-    assert!(home.toft(&repo, &["ready"]).fails(8).contains("schema 99"));
-    assert!(home.toft(&repo, &["claim"]).fails(8).contains("schema 99"));
-}
-
-#[test]
-fn a_store_is_private_to_its_owner() {
-    use std::os::unix::fs::PermissionsExt;
-    let home = Home::new();
-    let repo = home.repo("api");
-    home.toft(&repo, &["flow", "new", "x"]).ok();
-    for entry in fs::read_dir(repo.join(".git/toft")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some() {
-            let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
-            assert_eq!(mode, 0o600, "{}", path.display());
-        }
-    }
 }

@@ -1,12 +1,6 @@
 //! A workspace that can be used at once: files, links, ports and commands that the repository declares.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use serde_json::Value;
-use toft_stories::{Home, issues::add};
+use toft_stories::prelude::*;
 
 /// A repository that declares how its workspaces are set up, in its tree.
 fn project(home: &Home, setup: &str) -> PathBuf {
@@ -14,8 +8,7 @@ fn project(home: &Home, setup: &str) -> PathBuf {
     fs::write(repo.join(".gitignore"), ".env\nnode_modules\nbuilt\n").unwrap();
     fs::write(repo.join("a.txt"), "one\n").unwrap();
     declare(&repo, setup);
-    home.run(&repo, "git", &["add", "."]);
-    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    commit_all(home, &repo, "files");
     fs::write(repo.join(".env"), "TOKEN=1\n").unwrap();
     fs::create_dir_all(repo.join("node_modules/left-pad")).unwrap();
     fs::write(repo.join("node_modules/left-pad/index.js"), "pad\n").unwrap();
@@ -56,8 +49,7 @@ fn files_are_copied_links_made_and_ports_are_nobody_elses() {
     ports.sort_unstable();
     ports.dedup();
     assert_eq!(ports.len(), 6);
-    let said = home.toft(&repo, &["ws", "path", "--env", "one"]).ok();
-    assert!(said.contains("export TOFT_PORT_WEB='2") && said.contains("export TOFT_WORKSPACE='"), "{said}");
+    home.toft(&repo, &["ws", "path", "--env", "one"]).says_all(&["export TOFT_PORT_WEB='2", "export TOFT_WORKSPACE='"]);
 }
 
 #[test]
@@ -68,8 +60,7 @@ fn commands_run_only_after_that_exact_text_was_trusted() {
     let said = home.toft(&repo, &["claim", "--ws"]).fails(4);
     assert!(said.contains("nothing is claimed") && said.contains("toft trust"), "{said}");
     home.toft(&repo, &["ws", "create", "--name", "x"]).fails(4);
-    let shown = home.toft(&repo, &["trust"]).ok();
-    assert!(shown.contains("echo $TOFT_PORT_WEB > built") && shown.contains("test -s built"), "{shown}");
+    home.toft(&repo, &["trust"]).says_all(&["echo $TOFT_PORT_WEB > built", "test -s built"]);
     home.toft(&repo, &["ws", "create", "--name", "x"]).fails(4);
     home.toft(&repo, &["trust", "--yes"]).ok();
     let given = home.toft(&repo, &["claim", "--ws", "--json"]).data()["workspace"].clone();
@@ -84,9 +75,7 @@ fn commands_run_only_after_that_exact_text_was_trusted() {
     home.toft(&repo, &["ws", "create", "--name", "y", "--plain"]).ok();
     // What the user wrote for themselves is theirs.
     fs::remove_file(repo.join(".git/toft/config.toml")).unwrap();
-    let config = home.path().join("home/.config/toft");
-    fs::create_dir_all(&config).unwrap();
-    fs::write(config.join("config.toml"), "[workspaces.setup]\nrun = [\"touch mine\"]\n").unwrap();
+    home.configure("[workspaces.setup]\nrun = [\"touch mine\"]\n");
     let path = home.toft(&repo, &["ws", "create", "--name", "z", "-q"]).ok();
     assert!(Path::new(path.trim()).join("mine").is_file());
 }

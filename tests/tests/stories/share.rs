@@ -2,24 +2,8 @@
 
 #![cfg(unix)]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-    thread,
-    time::Duration,
-};
-
-use serde_json::Value;
-use toft_stories::{
-    Home,
-    issues::{add, ledger, listed},
-    share::{Vcs, play_sapling, project_with, synced, users},
-    sized, snapshot,
-    workspaces::Dice,
-};
+use toft_stories::prelude::*;
+use toft_stories::share::{play_sapling, published};
 
 /// One ledger, two clones of it, each under the same version control: whatever that is, everything arrives.
 fn exchanges_under(vcs: Vcs) {
@@ -65,6 +49,11 @@ fn exchanges_under(vcs: Vcs) {
     sync(&b);
     same("one deleted what the other edited");
     assert!(!listed(&home, &b).contains_key(&second), "no resurrection");
+    home.toft(&b, &["restore", &second]).ok();
+    assert_eq!(listed(&home, &b)[&second]["priority"], 1, "nothing of it was lost");
+    home.toft(&b, &["delete", &second]).ok();
+    sync(&b);
+    sync(&a);
 
     // Other files of that repository come and stay as they are.
     fs::write(one.join("README"), "of one\n").unwrap();
@@ -140,30 +129,13 @@ fn ledgers_of_every_kind_take_part_in_one_sync() {
     assert!(ledger(&repo).exists() && users(&repo).len() > 3);
 }
 
-/// A bare git repository with one commit on main, and a clone of it.
-fn cloned(home: &Home, names: &[&str]) -> (PathBuf, Vec<PathBuf>) {
-    let remote = Vcs::Git.remote(home, "remote.git");
-    let first = home.git("first");
-    home.run(&first, "git", &["push", "-q", remote.to_str().unwrap(), "main"]);
-    let clones = names.iter().map(|name| another(home, &remote, name)).collect();
-    (remote, clones)
-}
-
-fn another(home: &Home, remote: &Path, name: &str) -> PathBuf {
-    home.run(home.path(), "git", &["clone", "-q", remote.to_str().unwrap(), name]);
-    let dir = home.path().join(name);
-    home.toft(&dir, &["init"]).ok();
-    dir
-}
-
 fn how(home: &Home, repo: &Path) -> Value {
     synced(home, repo, &[]).remove("branch").unwrap()
 }
 
 #[test]
 fn a_sync_touches_nothing_of_the_users() {
-    let home = Home::new();
-    let (_, clones) = cloned(&home, &["a", "b"]);
+    let (home, (_, clones)) = Home::with(|home| cloned(home, &["a", "b"]));
     let (a, b) = (&clones[0], &clones[1]);
     let git = |args: &[&str]| home.run(b, "git", args);
     add(&home, a, &["From the other side"]);
@@ -243,8 +215,7 @@ fn a_ledger_among_the_projects_objects_moves_once_and_so_does_its_branch() {
 
 #[test]
 fn each_thing_in_the_way_has_a_plain_outcome_and_nothing_is_lost() {
-    let mut home = Home::new();
-    let (remote, clones) = cloned(&home, &["a", "b"]);
+    let (mut home, (remote, clones)) = Home::with(|home| cloned(home, &["a", "b"]));
     let (a, b) = (clones[0].clone(), clones[1].clone());
     let first = add(&home, &a, &["First"]);
     // Offline: recorded here, sent the next time.
@@ -317,8 +288,7 @@ fn each_thing_in_the_way_has_a_plain_outcome_and_nothing_is_lost() {
 
 #[test]
 fn a_long_issue_or_a_long_list_holds_nothing_back_and_a_secret_does() {
-    let home = Home::new();
-    let (_, clones) = cloned(&home, &["a"]);
+    let (home, (_, clones)) = Home::with(|home| cloned(home, &["a"]));
     let a = &clones[0];
     let many: String = (0..101).map(|n| format!("- item {n}\n")).collect();
     let list = home.path().join("list.md");
@@ -384,8 +354,7 @@ fn other_files_are_merged_or_left_to_a_person() {
 /// Proof 5: an issue that exists only on another branch is nobody's deletion.
 #[test]
 fn an_issue_on_another_branch_is_not_deleted_by_a_sync() {
-    let home = Home::new();
-    let (_, clones) = cloned(&home, &["a", "b"]);
+    let (home, (_, clones)) = Home::with(|home| cloned(home, &["a", "b"]));
     let (a, b) = (&clones[0], &clones[1]);
     let git = |repo: &Path, args: &[&str]| home.run(repo, "git", args);
     home.toft(a, &["init", "--tree"]).ok();
@@ -421,8 +390,7 @@ fn an_issue_on_another_branch_is_not_deleted_by_a_sync() {
 
 #[test]
 fn a_sync_that_is_killed_anywhere_loses_nothing() {
-    let home = Home::new();
-    let (_, clones) = cloned(&home, &["a", "b"]);
+    let (home, (_, clones)) = Home::with(|home| cloned(home, &["a", "b"]));
     let mut dice = Dice::new(u64::from(std::process::id()));
     let mut wanted = BTreeSet::new();
     for round in 0..sized(30, 300) {
@@ -489,8 +457,7 @@ fn the_past_of_an_issue_is_what_version_control_remembers() {
 
 #[test]
 fn ledgers_exchange_themselves_where_that_is_wanted() {
-    let home = Home::new();
-    let (remote, clones) = cloned(&home, &["a", "b"]);
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["a", "b"]));
     let (a, b) = (&clones[0], &clones[1]);
     add(&home, a, &["Nobody asked"]);
     assert_eq!(home.run(&remote, "git", &["branch", "--list", "toft-ledger"]), "", "only where that is wanted");

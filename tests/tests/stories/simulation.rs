@@ -1,15 +1,9 @@
 //! The fleet, simulated: thousands of seeds, every one the same each time.
 
-use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
-    thread,
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use toft_stories::{
-    simulation::{Bug, Report, play},
-    sized,
-};
+use toft_stories::prelude::*;
+use toft_stories::simulation::{Bug, Report, play};
 
 /// Plays seeds side by side; gives what broke first, by seed, and what happened in all of them.
 fn play_all(seeds: u64, bug: Option<Bug>) -> (BTreeMap<u64, String>, Report) {

@@ -2,15 +2,7 @@
 
 #![cfg(unix)]
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Child, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
-
-use toft_stories::{Home, issues::add, toft_bin};
+use toft_stories::prelude::*;
 
 /// A home with toft on its path, and a repository.
 fn place() -> (Home, PathBuf) {
@@ -21,33 +13,15 @@ fn place() -> (Home, PathBuf) {
     (home, repo)
 }
 
-/// Ends a process, whatever becomes of the story.
-struct Started(Child);
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(home: &Home, repo: &std::path::Path, args: &[&str]) -> Started {
-    Started(home.command(repo, toft_bin(), args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+fn start(home: &Home, repo: &std::path::Path, args: &[&str]) -> ChildGuard {
+    ChildGuard(home.command(repo, toft_bin(), args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
 }
 
 /// The workspace of the agent that runs, once it is there.
 fn workspace(home: &Home, repo: &std::path::Path) -> PathBuf {
     let found = || home.toft(repo, &["ws", "list", "--json"]).data()[0]["path"].as_str().map(PathBuf::from);
-    until("its workspace is there", || found().is_some_and(|path| path.is_dir()));
+    until(20, "its workspace is there", || found().is_some_and(|path| path.is_dir()));
     found().unwrap()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 const COMMIT: &str = "date +%N > $TOFT_ISSUE; git add -A; git commit -qm work";
@@ -60,8 +34,7 @@ fn what_an_agent_did_not_read_is_in_the_brief_of_the_next() {
     let first = "test -e ../told && grep -q 'use-blue' \"$TOFT_BRIEF\" || {
         touch ../told; env -u TOFT_TASK -u TOFT_FENCE -u TOFT_ATTEMPT toft --as bob tell $TOFT_ISSUE use-blue --wait 0s; exit 3; }";
     let script = format!("{first}; {COMMIT}");
-    let said = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]).ok();
-    assert!(said.contains("Finished: 1 done (2 attempts)."), "{said}");
+    home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]).says("Finished: 1 done (2 attempts).");
     // Nobody read it as a message, so nothing says so; and the next task of that slot does not get it.
     let events = home.toft(&repo, &["history", "--json", "--limit", "200"]).data().to_string();
     assert!(events.contains("message.sent") && !events.contains("message.read"), "{events}");
@@ -82,8 +55,7 @@ fn a_failed_attempt_leaves_what_the_next_needs() {
         test -n \"$colour\" || {{ for n in $(seq 100); do echo ok $n; done; echo 'error: expected the colour teal' >&2; exit 1; }}
         echo $colour > colour; {COMMIT}"
     );
-    let said = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]).ok();
-    assert!(said.contains("Finished: 1 done (2 attempts)."), "{said}");
+    home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]).says("Finished: 1 done (2 attempts).");
 }
 
 #[test]
@@ -95,12 +67,11 @@ fn a_message_is_proved_to_be_read() {
     let run = start(&home, &repo, &["run", "--once", "--", "sh", "-c", &script]);
     let path = workspace(&home, &repo);
     // What is told before it begins is in its brief.
-    until("it runs", || path.join("../begun").exists());
-    let unread = home.toft(&repo, &["tell", &id, "use-blue", "--wait", "0s"]).ok();
-    assert!(unread.contains("not read yet"), "{unread}");
+    until(20, "it runs", || path.join("../begun").exists());
+    home.toft(&repo, &["tell", &id, "use-blue", "--wait", "0s"]).says("not read yet");
     fs::write(path.join("../told"), "").unwrap();
     let read = home.toft(&repo, &["tell", &id, "and white", "--wait", "20s"]).out;
-    until("it ends", || !home.toft(&repo, &["status"]).out.contains("ana-1"));
+    until(20, "it ends", || !home.toft(&repo, &["status"]).out.contains("ana-1"));
     let saved = fs::read_to_string(path.join("../saved")).unwrap();
     assert!(saved.contains("Message from ana: use-blue"), "{saved}");
     // The second was read, unless the agent had saved before it was sent.
@@ -114,18 +85,18 @@ fn a_paused_runner_finishes_what_it_has_and_claims_nothing_new() {
     (0..6).for_each(|n| drop(add(&home, &repo, &[&format!("Part {n}")])));
     let script = format!("touch ../begun-$TOFT_ISSUE; until test -e ../go; do sleep 0.1; done; {COMMIT}");
     let _run = start(&home, &repo, &["run", "--slots", "2", "--until-idle", "--", "sh", "-c", &script]);
-    until("both run", || home.toft(&repo, &["list", "--status", "in_progress", "-q"]).out.lines().count() == 2);
+    until(20, "both run", || home.toft(&repo, &["list", "--status", "in_progress", "-q"]).out.lines().count() == 2);
     let paused = home.toft(&repo, &["pause"]).ok();
     assert!(paused.contains("ana-1") && paused.contains("ana-2"), "{paused}");
     home.toft(&repo, &["pause", "nobody"]).fails(3);
     let path = workspace(&home, &repo);
     fs::write(path.join("../go"), "").unwrap();
     let closed = || home.toft(&repo, &["list", "--status", "closed", "-q"]).out.lines().count();
-    until("both are done", || closed() == 2);
+    until(20, "both are done", || closed() == 2);
     thread::sleep(Duration::from_secs(2));
     assert_eq!(closed(), 2, "paused agents claim nothing");
     home.toft(&repo, &["resume", "ana-1"]).ok();
-    until("all are done", || closed() == 6);
+    until(20, "all are done", || closed() == 6);
 }
 
 #[test]
@@ -135,8 +106,7 @@ fn a_pipe_in_place_of_a_log_holds_nobody_up() {
     let trap = "d=$(dirname $TOFT_REPORT); rm $d/log; mkfifo $d/log; exit 1";
     let script = format!("test -e ../trapped && {{ {COMMIT}; exit; }}; touch ../trapped; {trap}");
     let begun = Instant::now();
-    let said = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]).ok();
-    assert!(said.contains("Finished: 1 done (2 attempts)."), "{said}");
+    home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]).says("Finished: 1 done (2 attempts).");
     home.toft(&repo, &["show", &id, "--log=1"]).ok();
     home.toft(&repo, &["show", &id, "--context"]).ok();
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
@@ -159,8 +129,7 @@ fn a_pause_outlasts_the_runner_and_an_idle_agent_is_told_nothing() {
     }
     // A missing agent is refused before anything is claimed, whatever it is spoken to with.
     add(&home, &repo, &["Paint the mill"]);
-    let refused = home.toft(&repo, &["run", "--once", "--agent", "acp:copilot"]).fails(2);
-    assert!(refused.contains("Nothing was claimed"), "{refused}");
+    home.toft(&repo, &["run", "--once", "--agent", "acp:copilot"]).refuses(2, "Nothing was claimed");
 }
 
 #[test]
@@ -180,7 +149,7 @@ fn a_conversation_goes_on_though_a_claim_came_to_nothing_in_between() {
     home.set("XDG_CONFIG_HOME", config.to_str().unwrap());
     let run = || home.toft(&repo, &["run", "--agent", "mine", "--once"]);
     assert!(run().ok().contains("1 failed"));
-    until("it can be claimed again", || home.toft(&repo, &["claim", &id]).code == 0);
+    until(20, "it can be claimed again", || home.toft(&repo, &["claim", &id]).code == 0);
     home.toft(&repo, &["finish", "release"]).ok();
     let said = run().ok();
     assert!(said.contains("Finished: 1 done."), "{said}");
@@ -218,11 +187,10 @@ fn logs_are_followed_until_the_agent_ends() {
     home.toft(&repo, &["logs"]).fails(6);
     let script = format!("echo first; sleep 2; echo last; {COMMIT}");
     let _run = start(&home, &repo, &["run", "--once", "--", "sh", "-c", &script]);
-    until("it runs", || home.toft(&repo, &["logs"]).out.contains("first"));
+    until(20, "it runs", || home.toft(&repo, &["logs"]).out.contains("first"));
     let all = home.toft(&repo, &["logs"]).ok();
     assert!(all.lines().all(|line| line.starts_with("ana-1  ")), "{all}");
-    let followed = home.toft(&repo, &["logs", "-f", &id]).ok();
-    assert!(followed.contains("first") && followed.contains("last"), "{followed}");
+    home.toft(&repo, &["logs", "-f", &id]).says_all(&["first", "last"]);
     home.toft(&repo, &["logs", &id]).fails(6);
 }
 
@@ -245,12 +213,13 @@ fn a_run_ends_before_its_budget_is_passed_and_a_person_is_called() {
     assert!(said.out.contains("Finished: 3 done, $6.00."), "{said:?}");
     assert!(said.out.contains("one more would pass $7.00") && said.err.contains("error[budget]"), "{said:?}");
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", "exec toft finish waiting -m 'Red or blue?'"]).ok();
-    until("the person is notified", || fs::read_to_string(&calls).unwrap_or_default().contains("asks: Red or blue?"));
+    until(20, "the person is notified", || {
+        fs::read_to_string(&calls).unwrap_or_default().contains("asks: Red or blue?")
+    });
     // A repository cannot have commands started.
     fs::create_dir_all(repo.join(".toft")).unwrap();
     fs::write(repo.join(".toft/config.toml"), &command).unwrap();
-    let refused = home.toft(&repo, &["status"]).fails(2);
-    assert!(refused.contains("only the user's own configuration"), "{refused}");
+    home.toft(&repo, &["status"]).refuses(2, "only the user's own configuration");
 }
 
 /// Writes the user's configuration.
@@ -270,8 +239,7 @@ fn a_days_budget_holds_for_all_runs_and_a_tasks_budget_asks_a_person() {
     let second = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]);
     assert_eq!(second.code, 7, "{second:?}");
     assert!(second.out.contains("Finished: 1 done") && second.out.contains("Budget of today: "), "{second:?}");
-    let third = home.toft(&repo, &["run", "--once", "--", "sh", "-c", &script]).fails(7);
-    assert!(third.contains("one more would pass $5.00"), "{third}");
+    home.toft(&repo, &["run", "--once", "--", "sh", "-c", &script]).refuses(7, "one more would pass $5.00");
     // Nothing was claimed for it.
     let log = home.toft(&repo, &["history", "--json", "--limit", "200"]).data();
     assert_eq!(log.as_array().unwrap().iter().filter(|event| event["verb"] == "claim").count(), 2);
@@ -334,7 +302,7 @@ fn what_waits_for_a_person_is_shown_on_the_desktop_and_pauses_in_the_status() {
     toft_stories::agents::script(&home, "bin/notify-send", &script);
     add(&home, &repo, &["Paint"]);
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", "exec toft finish waiting -m 'Red or blue?'"]).ok();
-    until("it is shown", || fs::read_to_string(&shown).unwrap_or_default().contains("asks: Red or blue?"));
+    until(20, "it is shown", || fs::read_to_string(&shown).unwrap_or_default().contains("asks: Red or blue?"));
     home.toft(&repo, &["pause", "ana"]).ok();
     let status = home.toft(&repo, &["status"]).ok();
     assert!(status.contains("Paused: ana-1; toft resume NAME ends that"), "{status}");
@@ -345,8 +313,7 @@ fn what_waits_for_a_person_is_shown_on_the_desktop_and_pauses_in_the_status() {
 
 #[test]
 fn a_machine_is_drained_and_goes_on() {
-    let home = Home::new();
-    let repo = home.repo("shop");
+    let (home, repo) = Home::with_repository("shop");
     let id = add(&home, &repo, &["Sell apples"]);
     for agent in ["bo", "kim", "lee"] {
         home.toft(&repo, &["--as", agent, "agent", "register", "--role", "worker"]).ok();
@@ -361,15 +328,13 @@ fn a_machine_is_drained_and_goes_on() {
     add(&home, &repo, &["Sell pears"]);
     home.toft(&repo, &["--as", "kim", "claim"]).fails(4);
     // Who comes later is paused, too, and people are not.
-    let refused = home.toft(&repo, &["--as", "max", "claim"]).fails(4);
-    assert!(refused.contains("a new disk"), "{refused}");
+    home.toft(&repo, &["--as", "max", "claim"]).refuses(4, "a new disk");
     home.toft(&repo, &["--as", "max", "agent", "register", "--role", "worker"]).ok();
     // What is held is finished; who was paused before stays so, and keeps the reason.
     home.toft(&repo, &["tell", &id, "hurry", "--wait", "0s"]).ok();
     let saved = home.toft(&repo, &["--as", "bo", "save", &id, "-m", "half"]).ok();
     assert!(saved.contains("hurry"), "who works by hand hears it here, too: {saved}");
-    let listed = home.toft(&repo, &["agent", "list"]).ok();
-    assert!(listed.contains("then paused") && listed.contains("paused: a new disk"), "{listed}");
+    home.toft(&repo, &["agent", "list"]).says_all(&["then paused", "paused: a new disk"]);
     let said = home.toft(&repo, &["resume", "--machine", &machine]).ok();
     assert!(said.contains("bo") && said.contains("kim") && said.contains("max") && !said.contains("lee"), "{said}");
     let listed = home.toft(&repo, &["agent", "list"]).ok();
@@ -379,8 +344,7 @@ fn a_machine_is_drained_and_goes_on() {
     assert!(again.contains("Nothing changed"), "{again}");
     // Who registers again is no longer paused with the machine.
     home.toft(&repo, &["pause", "--machine", &machine, "-m", "again"]).ok();
-    let refused = home.toft(&repo, &["--as", "kim", "claim"]).fails(4);
-    assert!(refused.contains("again"), "{refused}");
+    home.toft(&repo, &["--as", "kim", "claim"]).refuses(4, "again");
     home.toft(&repo, &["--as", "kim", "agent", "register"]).ok();
     let said = home.toft(&repo, &["resume", "--machine", &machine]).ok();
     assert!(said.contains("bo") && !said.contains("kim"), "{said}");
@@ -388,8 +352,7 @@ fn a_machine_is_drained_and_goes_on() {
 
 #[test]
 fn a_workflow_is_named_by_its_issue_as_lists_show_it() {
-    let home = Home::new();
-    let repo = home.repo("shop");
+    let (home, repo) = Home::with_repository("shop");
     let id = add(&home, &repo, &["Sell apples"]);
     home.toft(&repo, &["--as", "bo", "claim", &id]).ok();
     let short = &id[..7];

@@ -1,27 +1,11 @@
 //! Work stops when it must: when its lease cannot be kept, when somebody says so, and when what watches it hangs.
 #![cfg(target_os = "linux")]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Child, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
-
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-use serde_json::Value;
-use toft_cluster::Cluster;
-use toft_stories::{
-    Home,
-    agents::{self, appears, data, issue, send, started},
-    network::{Network, Weather},
-    new_store_on, toft_bin,
-    workspaces::may_mount,
-};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use toft_stories::agents::{appears, send};
+use toft_stories::network::{Network, Weather};
+use toft_stories::prelude::*;
 
 /// Ends a runner, whatever becomes of the story.
 struct Runner(Child);
@@ -224,8 +208,7 @@ fn a_stopped_agent_is_ended_and_may_say_goodbye() {
     let goodbye = home.path().join("goodbye");
     let script = format!("trap 'echo bye > {}; exit 1' TERM; kill -STOP $$; sleep 1000", goodbye.display());
     let words = ["run", "--once", "--idle", "1s", "--grace", "3s", "--", "sh", "-c", &script];
-    let said = home.toft(&repo, &words).ok();
-    assert!(said.contains("said nothing for 1 s"), "{said}");
+    home.toft(&repo, &words).says("said nothing for 1 s");
     assert!(goodbye.exists(), "it was told to end before it was killed");
     agents::none_left(&home);
 }
@@ -340,11 +323,7 @@ fn a_claim_whose_answer_was_lost_is_worked_on_and_never_kept_by_an_idle_slot() {
     network.set(Weather::LosesTheNextClaim);
     let words = ["--ttl", "20m", "--", "sh", "-c", &script];
     let _runner = Runner::start(&home, &repo, &[("TOFT_STORE", &through), ("TOFT_HOST", "far")], &words);
-    let until = Instant::now() + Duration::from_secs(20);
-    while !said(&home).contains("waiting for work") {
-        assert!(Instant::now() < until, "the runner never waits");
-        thread::sleep(Duration::from_millis(50));
-    }
+    until(20, "the runner never waits", || said(&home).contains("waiting for work"));
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
     network.wait_until_cut();
     let until = Instant::now() + Duration::from_secs(150);
@@ -391,20 +370,6 @@ fn toft_stop_ends_one_agent_now_and_gives_its_task_back_or_parks_it() {
     }
 }
 
-#[test]
-fn stopping_a_hold_without_a_runner_makes_its_fence_stale() {
-    let (home, repo) = started(&["By hand"]);
-    let claimed = data(&home, &repo, &["--as", "bob", "claim"]);
-    let fence = claimed["lease"]["token"].as_str().unwrap().to_owned();
-    let said = home.toft(&repo, &["stop", "bob"]).ok();
-    assert!(said.contains("Revoked the lease of bob"), "{said}");
-    let late =
-        ["--as", "bob", "finish", claimed["task"]["id"].as_str().unwrap(), "--fence", &fence, "--no-change", "x"];
-    home.toft(&repo, &late).fails(5);
-    home.toft(&repo, &["stop", "bob"]).fails(5);
-    home.toft(&repo, &["--as", "eve", "claim"]).ok();
-}
-
 /// Ticks of the processor that everything started in this home has used.
 fn ticks(home: &Home) -> u64 {
     let used = |process: &String| -> Option<u64> {
@@ -420,11 +385,7 @@ fn a_paused_slot_rests_until_it_is_resumed() {
     let (home, repo) = started(&[]);
     let _runner = Runner::start(&home, &repo, &[], &["--", "sh", "-c", "git commit -q --allow-empty -m x"]);
     let slot = || data(&home, &repo, &["agent", "list"])[0]["name"].as_str().map(str::to_owned);
-    let until = Instant::now() + Duration::from_secs(20);
-    while slot().is_none() {
-        assert!(Instant::now() < until, "no slot registered");
-        thread::sleep(Duration::from_millis(50));
-    }
+    until(20, "no slot registered", || !(slot().is_none()));
     let name = slot().unwrap();
     home.toft(&repo, &["pause", &name]).ok();
     home.toft(&repo, &["add", "work"]).ok();
@@ -434,9 +395,5 @@ fn a_paused_slot_rests_until_it_is_resumed() {
     let used = ticks(&home) - before;
     assert!(used < 30, "a paused slot used {used} of 300 ticks");
     home.toft(&repo, &["resume", &name]).ok();
-    let until = Instant::now() + Duration::from_secs(20);
-    while issue(&home, &repo)["status"] != "closed" {
-        assert!(Instant::now() < until, "it goes on once it is resumed");
-        thread::sleep(Duration::from_millis(100));
-    }
+    until(20, "it goes on once it is resumed", || !(issue(&home, &repo)["status"] != "closed"));
 }

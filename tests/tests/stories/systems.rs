@@ -2,12 +2,7 @@
 //! system (`toft-vcs/src/workspace/system/`) gets a row here.
 #![cfg(unix)]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use toft_stories::{Home, snapshot};
+use toft_stories::prelude::*;
 
 /// A system: how its own program does what a user does.
 struct System {
@@ -71,8 +66,7 @@ fn conforms(system: &System) {
     fs::write(dir.join("a.txt"), "one\ntwo\n").unwrap();
     let diff = home.toft(&repo, &["show", "--diff", &id]).ok();
     assert!(diff.contains("diff --git a/b.txt b/b.txt") && diff.contains("+half") && diff.contains("+two"), "{diff}");
-    let stat = home.toft(&repo, &["show", "--diff", &id, "--stat"]).ok();
-    assert!(stat.contains("a.txt  +1 -0") && stat.contains("2 files, +2 -0"), "{stat}");
+    home.toft(&repo, &["show", "--diff", &id, "--stat"]).says_all(&["a.txt  +1 -0", "2 files, +2 -0"]);
     fs::write(dir.join("a.txt"), "one\n").unwrap();
 
     // A clean one goes, and so does its entry.
@@ -101,13 +95,11 @@ fn git_gives_a_task_a_workspace_of_its_own() {
         init: |home| {
             let repo = home.git("work");
             fs::write(repo.join("a.txt"), "one\n").unwrap();
-            home.run(&repo, "git", &["add", "."]);
-            home.run(&repo, "git", &["commit", "-qm", "first"]);
+            commit_all(&home, &repo, "first");
             repo
         },
         commit: |home, dir, message| {
-            home.run(dir, "git", &["add", "."]);
-            home.run(dir, "git", &["commit", "-qm", message]);
+            commit_all(&home, dir, message);
         },
         commit_id: |home, dir| home.run(dir, "git", &["rev-parse", "HEAD"]).trim().to_owned(),
         newest: "HEAD",

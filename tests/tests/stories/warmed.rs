@@ -1,30 +1,10 @@
 //! Setup never lies: what was copied, linked or warmed builds exactly what differs, and is never committed.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    process::Command,
-    thread,
-    time::Duration,
-};
-
-use toft_stories::{
-    Home, sized,
-    workspaces::{Unmount, may_mount},
-};
+use toft_stories::kept::create;
+use toft_stories::prelude::*;
 
 fn git(home: &Home, dir: &Path, args: &[&str]) -> String {
     home.run(dir, "git", args)
-}
-
-fn commit(home: &Home, dir: &Path, text: &str) {
-    git(home, dir, &["add", "-A"]);
-    git(home, dir, &["commit", "-q", "-m", text]);
-}
-
-fn plot(home: &Home, repo: &Path, name: &str) -> PathBuf {
-    PathBuf::from(home.toft(repo, &["ws", "create", "--name", name, "-q"]).ok().trim())
 }
 
 fn has(program: &str) -> bool {
@@ -73,66 +53,8 @@ fn with_make(home: &Home) -> PathBuf {
     }
     fs::write(repo.join("Makefile"), MAKEFILE).unwrap();
     fs::write(repo.join(".gitignore"), "out/\n").unwrap();
-    commit(home, &repo, "sources");
+    commit_all(home, &repo, "sources");
     repo
-}
-
-#[test]
-fn make_builds_exactly_what_differs() {
-    if !has("make") {
-        return;
-    }
-    for (n, (how, config)) in ways("out").into_iter().enumerate() {
-        let home = Home::new();
-        let _unmount = Unmount(&home);
-        let repo = with_make(&home);
-        a_moment();
-        assert_eq!(made(&home, &repo), ["a", "b", "c"]);
-        a_moment();
-        configure(&repo, &config);
-        // Everything is as in the checkout that the artefacts are from.
-        let same = plot(&home, &repo, "same");
-        assert_eq!(made(&home, &same), Vec::<String>::new(), "{how}: nothing differs");
-        assert_eq!(git(&home, &same, &["status", "--porcelain"]), "");
-        let file = |dir: &Path| fs::metadata(dir.join("out/a")).unwrap();
-        assert_eq!(file(&same).mtime_nsec(), file(&repo).mtime_nsec(), "{how}: times are kept");
-        // The user changed a file, built it, and committed nothing; another one is newer but the same.
-        fs::write(repo.join("src/b.txt"), "b NOT COMMITTED\n").unwrap();
-        assert_eq!(made(&home, &repo), ["b"]);
-        a_moment();
-        let dirty = plot(&home, &repo, &format!("dirty{n}"));
-        made(&home, &dirty);
-        assert_eq!(
-            fs::read_to_string(dirty.join("out/all")).unwrap(),
-            "a committed\nb committed\nc committed\n",
-            "{how}"
-        );
-        // A workspace at another commit than the checkout, and than the base.
-        git(&home, &repo, &["checkout", "-q", "-f", "."]);
-        a_moment();
-        assert_eq!(made(&home, &repo), ["b"]);
-        git(&home, &repo, &["switch", "-q", "-c", "other"]);
-        fs::write(repo.join("src/c.txt"), "c of other\n").unwrap();
-        commit(&home, &repo, "other");
-        git(&home, &repo, &["switch", "-q", "main"]);
-        a_moment();
-        made(&home, &repo);
-        a_moment();
-        let args = ["ws", "create", "--name", "other-ws", "--base", "other", "-q"];
-        let other = PathBuf::from(home.toft(&repo, &args).ok().trim());
-        let built = made(&home, &other);
-        assert!(built.contains(&"c".to_owned()) && !built.contains(&"a".to_owned()), "{how}: {built:?}");
-        assert_eq!(
-            fs::read_to_string(other.join("out/all")).unwrap(),
-            "a committed\nb committed\nc of other\n",
-            "{how}"
-        );
-        assert_eq!(git(&home, &other, &["status", "--porcelain"]), "");
-        if how != "warmed" {
-            // Warmed artefacts are those of the base; copied ones are as they are now.
-            assert_eq!(built, ["c"], "{how}");
-        }
-    }
 }
 
 /// Which crates cargo compiled.
@@ -182,16 +104,16 @@ fn cargo_builds_exactly_what_differs() {
         fs::write(repo.join(".gitignore"), "/target\n").unwrap();
         home.run(&repo, "true", &[]);
         compiled(&home, &repo);
-        commit(&home, &repo, "sources");
+        commit_all(&home, &repo, "sources");
         configure(&repo, &config);
         a_moment();
-        let same = plot(&home, &repo, "same");
+        let same = create(&home, &repo, "same", &[]);
         assert_eq!(compiled(&home, &same), Vec::<String>::new(), "{how}: nothing differs");
         assert_eq!(git(&home, &same, &["status", "--porcelain"]), "");
         // Another commit than the artefacts are of.
         git(&home, &repo, &["switch", "-q", "-c", "other"]);
         fs::write(repo.join("one/src/lib.rs"), "pub fn name() -> &'static str { \"one of other\" }\n").unwrap();
-        commit(&home, &repo, "other");
+        commit_all(&home, &repo, "other");
         git(&home, &repo, &["switch", "-q", "main"]);
         compiled(&home, &repo);
         a_moment();
@@ -203,7 +125,7 @@ fn cargo_builds_exactly_what_differs() {
         fs::write(repo.join("one/src/lib.rs"), "pub fn name() -> &'static str { \"NOT COMMITTED\" }\n").unwrap();
         compiled(&home, &repo);
         a_moment();
-        let dirty = plot(&home, &repo, "dirty");
+        let dirty = create(&home, &repo, "dirty", &[]);
         compiled(&home, &dirty);
         assert_eq!(home.run(&dirty, "target/debug/app", &[]), "one committed two committed\n", "{how}");
     }
@@ -241,11 +163,11 @@ fn npm_installs_exactly_what_differs() {
         fs::write(repo.join("package.json"), "{\"name\":\"web\",\"version\":\"1.0.0\"}\n").unwrap();
         fs::write(repo.join(".gitignore"), "node_modules/\n").unwrap();
         home.run(&repo, "npm", &["install", "-s", &archive("demo-1.0.0.tgz"), &archive("other-1.0.0.tgz")]);
-        commit(&home, &repo, "packages");
+        commit_all(&home, &repo, "packages");
         configure(&repo, &config);
         a_moment();
         let require = |dir: &Path, name: &str| home.run(dir, "node", &["-p", &format!("require('{name}')")]);
-        let w = plot(&home, &repo, "w");
+        let w = create(&home, &repo, "w", &[]);
         assert_eq!(require(&w, "demo"), "demo 1\n", "{how}");
         // npm believes its own list of packages only if no package's directory is newer.
         for name in [".package-lock.json", "demo", "other", "other/i.js"] {
@@ -278,7 +200,7 @@ fn links_that_setup_made_are_never_committed_and_replace_nothing_when_the_work_i
     let repo = home.repo("web");
     // One that only matches a directory, one that matches a link as well, and one that nothing ignores.
     fs::write(repo.join(".gitignore"), "node_modules/\ncache\n").unwrap();
-    commit(&home, &repo, "ignored");
+    commit_all(&home, &repo, "ignored");
     for name in ["node_modules", "cache", "free"] {
         fs::create_dir_all(repo.join(name).join("x")).unwrap();
         fs::write(repo.join(name).join("x/i"), "i\n").unwrap();
@@ -313,9 +235,8 @@ fn links_that_setup_made_are_never_committed_and_replace_nothing_when_the_work_i
 
 #[test]
 fn the_pool_never_hands_out_stale_artefacts() {
-    let home = Home::new();
+    let (home, repo) = Home::with(with_make);
     let _unmount = Unmount(&home);
-    let repo = with_make(&home);
     home.toft(&repo, &["ws", "create", "--ahead", "1"]).ok();
     let waiting = || {
         let rows = home.toft(&repo, &["ws", "list", "--json"]).data();
@@ -349,11 +270,11 @@ fn the_pool_never_hands_out_stale_artefacts() {
         // Enough files that a base of the commit before is near.
         fs::write(repo.join(format!("src/more{n}")), "x\n").unwrap();
     }
-    commit(&home, &repo, "more");
+    commit_all(&home, &repo, "more");
     home.toft(&repo, &["ws", "create", "--ahead", "1"]).ok();
     let pooled = waiting();
     fs::write(repo.join("src/b.txt"), "b of later\n").unwrap();
-    commit(&home, &repo, "later");
+    commit_all(&home, &repo, "later");
     a_moment();
     home.toft(&repo, &["add", "A third task"]).ok();
     let given = home.toft(&repo, &["claim", "--ws", "--as", "a3", "--json"]).data()["workspace"].clone();

@@ -1,18 +1,8 @@
 //! A plot for every job: workspaces are made, found again, kept apart, and taken down with nothing lost.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    thread,
-};
-
-use serde_json::Value;
-use toft_stories::{
-    Home,
-    issues::add,
-    snapshot,
-    workspaces::{users_own, whole},
-};
+use toft_stories::kept::create;
+use toft_stories::prelude::*;
+use toft_stories::workspaces::users_own;
 
 /// A repository with a few files, committed.
 fn project(home: &Home) -> PathBuf {
@@ -20,15 +10,8 @@ fn project(home: &Home) -> PathBuf {
     fs::write(repo.join("a.txt"), "one\ntwo\nthree\n").unwrap();
     fs::write(repo.join("b.txt"), "alpha\nbeta\n").unwrap();
     fs::write(repo.join(".gitignore"), "target/\n.env\n").unwrap();
-    home.run(&repo, "git", &["add", "."]);
-    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    commit_all(home, &repo, "files");
     repo
-}
-
-/// A workspace without a task.
-fn plot(home: &Home, repo: &Path, name: &str) -> PathBuf {
-    let path = home.toft(repo, &["ws", "create", "--name", name, "-q"]).ok();
-    PathBuf::from(path.trim())
 }
 
 fn commit(home: &Home, dir: &Path, file: &str, text: &str) {
@@ -50,8 +33,7 @@ fn gc(home: &Home, repo: &Path) -> Vec<(String, bool)> {
 
 #[test]
 fn a_new_user_gives_three_agents_a_plot_each_and_nothing_of_theirs_changes() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     home.run(&repo, "git", &["branch", "mine"]);
     fs::write(repo.join("b.txt"), "stashed\n").unwrap();
     home.run(&repo, "git", &["stash", "-q"]);
@@ -110,10 +92,9 @@ fn a_new_user_gives_three_agents_a_plot_each_and_nothing_of_theirs_changes() {
 
 #[test]
 fn landed_is_judged_by_ancestry_patches_or_trees() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let names = ["nothing", "merged", "rebased", "squashed", "squashed-then-changed", "not-landed", "reverted"];
-    let plots: Vec<_> = names.iter().map(|name| plot(&home, &repo, name)).collect();
+    let plots: Vec<_> = names.iter().map(|name| create(&home, &repo, name, &[])).collect();
     for (name, plot) in names.iter().zip(&plots).skip(1) {
         commit(&home, plot, &format!("{name}.txt"), "one\n");
         commit(&home, plot, &format!("{name}.txt"), "one\ntwo\n");
@@ -146,8 +127,7 @@ fn landed_is_judged_by_ancestry_patches_or_trees() {
 
 #[test]
 fn a_stale_holder_cannot_clean_up_after_the_next_one() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     add(&home, &repo, &["Contested"]);
     let old = home.toft(&repo, &["claim", "--ws", "--as", "old", "--ttl", "1s", "--json"]).data();
     let fence = old["lease"]["token"].as_str().unwrap();
@@ -173,8 +153,7 @@ fn a_stale_holder_cannot_clean_up_after_the_next_one() {
 
 #[test]
 fn without_a_workspace_nothing_is_claimed() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let id = add(&home, &repo, &["Isolated"]);
     let config = repo.join(".git/toft/config.toml");
     // A place inside a repository, a place that cannot be made, a base that is not there.
@@ -197,10 +176,9 @@ fn without_a_workspace_nothing_is_claimed() {
 
 #[test]
 fn over_quota_nothing_is_made_and_what_could_go_is_named() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\nmost = 2\n").unwrap();
-    let (one, two) = (plot(&home, &repo, "one"), plot(&home, &repo, "two"));
+    let (one, two) = (create(&home, &repo, "one", &[]), create(&home, &repo, "two", &[]));
     fs::write(one.join("work.txt"), "work\n").unwrap();
     home.toft(&repo, &["ws", "keep", "two"]).ok();
     let said = home.toft(&repo, &["ws", "create", "--name", "three"]).fails(5);
@@ -210,14 +188,13 @@ fn over_quota_nothing_is_made_and_what_could_go_is_named() {
     );
     assert!(one.join("work.txt").is_file() && two.is_dir());
     home.toft(&repo, &["ws", "rm", "one", "--rescue"]).ok();
-    plot(&home, &repo, "three");
+    create(&home, &repo, "three", &[]);
 }
 
 #[test]
 fn unknown_directories_are_named_and_never_touched() {
-    let home = Home::new();
-    let repo = project(&home);
-    let one = plot(&home, &repo, "one");
+    let (home, repo) = Home::with(project);
+    let one = create(&home, &repo, "one", &[]);
     let strange = one.parent().unwrap().join("strange");
     fs::create_dir(&strange).unwrap();
     fs::write(strange.join("file"), "somebody's").unwrap();
@@ -225,14 +202,12 @@ fn unknown_directories_are_named_and_never_touched() {
     home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
     home.toft(&repo, &["ws", "create", "--name", "strange"]).fails(5);
     assert_eq!(fs::read_to_string(strange.join("file")).unwrap(), "somebody's");
-    let checks = home.toft(&repo, &["doctor"]).ok();
-    assert!(checks.contains("strange"), "{checks}");
+    home.toft(&repo, &["doctor"]).says("strange");
 }
 
 #[test]
 fn a_pinned_one_stays_and_an_adopted_one_is_like_any_other() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     home.run(&repo, "git", &["worktree", "add", "-q", "../by-hand"]);
     let by_hand = home.path().join("by-hand");
     home.toft(&repo, &["ws", "create", "--adopt", "../by-hand"]).ok();
@@ -251,9 +226,8 @@ fn a_pinned_one_stays_and_an_adopted_one_is_like_any_other() {
 
 #[test]
 fn a_branch_that_somebody_else_has_is_kept() {
-    let home = Home::new();
-    let repo = project(&home);
-    let one = plot(&home, &repo, "one");
+    let (home, repo) = Home::with(project);
+    let one = create(&home, &repo, "one", &[]);
     home.run(&repo, "git", &["worktree", "add", "-q", "--force", "../second", "one"]);
     home.toft(&repo, &["ws", "rm", "one"]).ok();
     assert!(!one.exists());
@@ -263,37 +237,21 @@ fn a_branch_that_somebody_else_has_is_kept() {
 
 #[test]
 fn what_cannot_be_put_away_stays() {
-    let home = Home::new();
-    let repo = project(&home);
-    let nested = plot(&home, &repo, "nested");
+    let (home, repo) = Home::with(project);
+    let nested = create(&home, &repo, "nested", &[]);
     home.run(&nested, "git", &["init", "-q", "inner"]);
     fs::write(nested.join("inner/file"), "theirs\n").unwrap();
-    let hidden = plot(&home, &repo, "hidden");
+    let hidden = create(&home, &repo, "hidden", &[]);
     fs::create_dir_all(hidden.join("target/clone")).unwrap();
     home.run(&hidden.join("target/clone"), "git", &["init", "-q", "-b", "main"]);
-    let locked = plot(&home, &repo, "locked");
+    let locked = create(&home, &repo, "locked", &[]);
     home.run(&repo, "git", &["worktree", "lock", "--reason", "on a stick", locked.to_str().unwrap()]);
     for (name, why) in [("nested", "inner/"), ("hidden", "target/clone"), ("locked", "on a stick")] {
-        let said = home.toft(&repo, &["ws", "rm", name]).fails(5);
-        assert!(said.contains(why), "{said}");
+        home.toft(&repo, &["ws", "rm", name]).refuses(5, why);
     }
     // What is mounted, locked or of another user stays, whatever is asked for.
     assert!(home.toft(&repo, &["ws", "rm", "locked", "--rescue"]).fails(5).contains("on a stick"));
     assert!(nested.join("inner/file").is_file() && hidden.join("target/clone/.git").is_dir() && locked.is_dir());
-}
-
-#[test]
-fn nobody_is_thrown_out() {
-    let home = Home::new();
-    let repo = project(&home);
-    let one = plot(&home, &repo, "one");
-    let mut sitter = home.command(&one, "sleep", &["30"]).spawn().unwrap();
-    let said = home.toft(&repo, &["ws", "rm", "one"]).fails(5);
-    assert!(said.contains(&sitter.id().to_string()), "{said}");
-    home.toft(&one, &["ws", "rm", "one"]).fails(5);
-    sitter.kill().unwrap();
-    sitter.wait().unwrap();
-    home.toft(&repo, &["ws", "rm", "one"]).ok();
 }
 
 #[test]
@@ -327,8 +285,7 @@ fn finishing_keeps_or_lets_go_as_configured() {
 
 #[test]
 fn a_clone_has_branches_of_its_own_and_the_same_store() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     home.run(&repo, "git", &["remote", "add", "origin", "ssh://example.invalid/api.git"]);
     let path = home.toft(&repo, &["ws", "create", "--name", "apart", "--clone", "-q"]).ok();
     let apart = PathBuf::from(path.trim());
@@ -361,23 +318,6 @@ fn a_clone_has_branches_of_its_own_and_the_same_store() {
 }
 
 #[test]
-fn cleaning_and_removing_every_workspace_by_hand_loses_no_state() {
-    let home = Home::new();
-    let repo = project(&home);
-    add(&home, &repo, &["Survives"]);
-    let claim = home.toft(&repo, &["claim", "--ws", "--json"]).data();
-    let path = PathBuf::from(claim["workspace"]["path"].as_str().unwrap());
-    home.toft(&path, &["save", "-m", "half way"]).ok();
-    home.run(&path, "git", &["clean", "-xfdq"]);
-    fs::remove_dir_all(&path).unwrap();
-    assert!(home.toft(&repo, &["show", "@"]).ok().contains("half way"));
-    let said = home.toft(&repo, &["doctor"]).ok();
-    assert!(said.contains("its directory is gone"), "{said}");
-    home.toft(&repo, &["ws", "create", claim["issue"]["id"].as_str().unwrap()]).ok();
-    assert!(path.join("a.txt").is_file(), "it is made again where it was");
-}
-
-#[test]
 fn jujutsu_workspaces_are_put_away_as_commits() {
     let home = Home::new();
     home.run(home.path(), "jj", &["git", "init", "--colocate", "one"]);
@@ -385,7 +325,7 @@ fn jujutsu_workspaces_are_put_away_as_commits() {
     fs::write(repo.join("a.txt"), "one\n").unwrap();
     home.run(&repo, "jj", &["commit", "-m", "first", "--config=user.name=Ana", "--config=user.email=ana@example.org"]);
     home.toft(&repo, &["init"]).ok();
-    let plot = plot(&home, &repo, "side");
+    let plot = create(&home, &repo, "side", &[]);
     assert!(plot.join("a.txt").is_file() && plot.join(".jj").is_dir());
     fs::write(plot.join("b.txt"), "work\n").unwrap();
     fs::write(plot.join("large.bin"), vec![7; 3 << 20]).unwrap();
@@ -400,32 +340,13 @@ fn jujutsu_workspaces_are_put_away_as_commits() {
 }
 
 #[test]
-fn mercurial_shares_are_taken_down_only_when_clean() {
-    let home = Home::new();
-    home.run(home.path(), "hg", &["init", "work"]);
-    let repo = home.path().join("work");
-    fs::write(repo.join("a.txt"), "one\n").unwrap();
-    home.run(&repo, "hg", &["commit", "-q", "-A", "-m", "first"]);
-    home.toft(&repo, &["init"]).ok();
-    let plot = plot(&home, &repo, "side");
-    assert!(plot.join("a.txt").is_file());
-    fs::write(plot.join("b.txt"), "work\n").unwrap();
-    home.toft(&repo, &["ws", "rm", "side", "--rescue"]).fails(5);
-    assert!(plot.join("b.txt").is_file());
-    fs::remove_file(plot.join("b.txt")).unwrap();
-    home.toft(&repo, &["ws", "rm", "side"]).ok();
-    assert!(!plot.exists());
-}
-
-#[test]
 fn a_name_means_the_workspace_of_that_name_and_a_path_the_one_around_it() {
-    let home = Home::new();
-    let repo = project(&home);
+    let (home, repo) = Home::with(project);
     let id = add(&home, &repo, &["Somebody's"]);
     home.toft(&repo, &["claim", "--ws", "--as", "ann"]).ok();
     // A name that is also the beginning of an issue's id.
     let short = id[3..6].to_owned();
-    let mine = plot(&home, &repo, &short);
+    let mine = create(&home, &repo, &short, &[]);
     assert_eq!(home.toft(&repo, &["ws", "path", &short]).ok().trim(), mine.display().to_string());
     fs::create_dir_all(mine.join("deep/er")).unwrap();
     for (dir, args) in [(mine.join("deep/er"), &["ws", "path"][..]), (mine.clone(), &["ws", "path", "."])] {
@@ -442,37 +363,31 @@ fn a_name_means_the_workspace_of_that_name_and_a_path_the_one_around_it() {
     // What it is finished with is the commit, not a word for it.
     let path = PathBuf::from(home.toft(&repo, &["ws", "path", &id]).ok().trim());
     commit(&home, &path, "done.txt", "done\n");
-    let said = home.toft(&path, &["finish", "--evidence", "HEAD", "--as", "ann"]).ok();
-    assert!(said.contains("1 commit not landed"), "{said}");
+    home.toft(&path, &["finish", "--evidence", "HEAD", "--as", "ann"]).says("1 commit not landed");
     let head = home.run(&path, "git", &["rev-parse", "HEAD"]);
     assert!(home.toft(&repo, &["show", &id]).ok().contains(head.trim()));
 }
 
 #[test]
 fn a_diff_is_of_the_agents_own_work_and_harmless_to_look_at() {
-    let home = Home::new();
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     fs::write(repo.join("a.txt"), "one two\n").unwrap();
-    home.run(&repo, "git", &["add", "."]);
-    home.run(&repo, "git", &["commit", "-qm", "a"]);
+    commit_all(&home, &repo, "a");
     home.toft(&repo, &["ws", "create", "--name", "w"]).ok();
     let dir = PathBuf::from(home.toft(&repo, &["ws", "path", "w"]).ok().trim());
     assert!(home.toft(&repo, &["show", "--diff", "w"]).ok().contains("w has changed nothing since"));
     fs::write(dir.join("a.txt"), "one \u{1b}[31mthree\u{202e}\n").unwrap();
     fs::write(dir.join("image"), [0u8, 1, 2]).unwrap();
-    home.run(&dir, "git", &["add", "."]);
-    home.run(&dir, "git", &["commit", "-qm", "mine"]);
+    commit_all(&home, &dir, "mine");
     // What others did meanwhile is theirs, though the agent has taken it up.
     fs::write(repo.join("theirs.txt"), "theirs\n").unwrap();
-    home.run(&repo, "git", &["add", "."]);
-    home.run(&repo, "git", &["commit", "-qm", "theirs"]);
+    commit_all(&home, &repo, "theirs");
     let main = home.run(&repo, "git", &["rev-parse", "HEAD"]);
     home.run(&dir, "git", &["merge", "-q", "-m", "joined", main.trim()]);
     let diff = home.toft(&repo, &["show", "--diff", "w"]).ok();
     assert!(diff.contains("+one ") && diff.contains("three") && !diff.contains("theirs"), "{diff}");
     assert!(!diff.contains('\u{1b}') && !diff.contains('\u{202e}'), "{diff:?}");
-    let words = home.toft(&repo, &["show", "--diff", "w", "--words"]).ok();
-    assert!(words.contains("[-two-]"), "{words}");
+    home.toft(&repo, &["show", "--diff", "w", "--words"]).says("[-two-]");
     let stat = home.toft(&repo, &["show", "--diff", "w", "--stat"]).ok();
     assert!(stat.contains("image  binary") && stat.contains("2 files, +1 -1"), "{stat}");
     let data = home.toft(&repo, &["show", "--diff", "w", "--json"]).data();
