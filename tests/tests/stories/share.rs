@@ -3,7 +3,7 @@
 #![cfg(unix)]
 
 use toft_stories::prelude::*;
-use toft_stories::share::{play_sapling, published};
+use toft_stories::share::play_sapling;
 
 /// One ledger, two clones of it, each under the same version control: whatever that is, everything arrives.
 fn exchanges_under(vcs: Vcs) {
