@@ -195,7 +195,9 @@ fn a_ledger_among_the_projects_objects_moves_once_and_so_does_its_branch() {
     }
     home.run(&remote, "git", &["branch", "-m", "toft-ledger", "toft"]);
     let second = add(&home, a, &["Second"]);
-    let said = home.toft(a, &["sync"]).ok();
+    home.run(a, "git", &["config", "user.email", "ana@project.example"]);
+    let sync = home.command(a, toft_bin(), &["sync"]).env_remove("GIT_COMMITTER_EMAIL").output().unwrap();
+    let said = String::from_utf8(sync.stdout).unwrap();
     assert!(said.contains("moved to") && said.contains("`toft` of origin is `toft-ledger` now"), "{said}");
     assert_eq!(
         home.run(&remote, "git", &["branch", "--list", "toft*", "--format=%(refname:short)"]).trim(),
@@ -204,6 +206,8 @@ fn a_ledger_among_the_projects_objects_moves_once_and_so_does_its_branch() {
     assert_eq!(home.run(a, "git", &["for-each-ref", "refs/toft"]), "");
     let history = home.run(&a.join(".git/toft/ledger.git"), "git", &["log", "--format=%s", "toft-ledger"]);
     assert_eq!(history.lines().count(), 2, "{history}");
+    let by = home.run(&remote, "git", &["log", "-1", "--format=%ce", "toft-ledger"]);
+    assert_eq!(by.trim(), "ana@project.example", "the project's own address counts");
     // Names of work can be pushed beside it.
     home.run(a, "git", &["push", "-q", "origin", "main:toft/work"]);
     assert!(!home.toft(a, &["sync"]).ok().contains("toft-ledger"), "once");

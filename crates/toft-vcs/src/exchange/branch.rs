@@ -8,7 +8,7 @@ use super::{
     ledger_repository::{LEDGER_BRANCH, LEDGER_REF, LedgerRepository},
     owned, read_files, refs, rewrite, unsent,
 };
-use crate::{Checkout, RunError};
+use crate::{Checkout, RunError, git_run::Git};
 
 /// The branch of a ledger on a remote before it was called `toft-ledger`. Its name excludes those of branches below it.
 const FORMER_BRANCH: &str = "refs/heads/toft";
@@ -71,6 +71,10 @@ impl Branch {
         reach: Contact<'_>,
     ) -> Result<Option<Self>, ExchangeError> {
         let Some(project) = git_dir(checkout) else { return Ok(None) };
+        // Neither can be written to git as it is.
+        if prefix.starts_with('"') || prefix.contains('\n') {
+            return Err(ExchangeError::Conflict(format!("{} has a name that git cannot import", dir.display())));
+        }
         let repository = LedgerRepository::open(&checkout.state_dir(), &project)?;
         let remote = match refs::choose(&project, reach.remote)? {
             Some((name, url)) => {
@@ -202,7 +206,8 @@ impl Branch {
         let gone: Vec<&String> = before.keys().filter(|path| !files.contains_key(*path)).collect();
         let who = match &self.who {
             Some(who) => who.clone(),
-            None => self.repository.git.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.unwrap_or_else(|| {
+            // A project may have a name and an address of its own.
+            None => Git::of(&self.project)?.run(["var", "GIT_COMMITTER_IDENT"])?.maybe()?.unwrap_or_else(|| {
                 let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
                 format!("toft <toft@localhost> {now} +0000")
             }),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{ExchangeError, refs};
-use crate::{RunError, git_run::Git, lock::io};
+use crate::{RunError, git_run::Git, lock::io, private};
 
 /// The name of the branch of a ledger, here and on a remote.
 pub const LEDGER_BRANCH: &str = "toft-ledger";
@@ -51,7 +51,7 @@ impl LedgerRepository {
 
     /// Creates the repository aside, so that nobody meets half of one. Returns whether it took a history over.
     fn create(dir: &Path, state: &Path, project: &Path) -> Result<bool, ExchangeError> {
-        fs::create_dir_all(state).map_err(io("make", state))?;
+        private::create_dir_all(state).map_err(io("make", state))?;
         let draft = tempfile::Builder::new().prefix("ledger.").tempdir_in(state).map_err(io("make", state))?;
         let text = fs::read_to_string(project.join("config")).unwrap_or_default().to_ascii_lowercase();
         // Otherwise neither could fetch from the other.
@@ -59,14 +59,10 @@ impl LedgerRepository {
         let branch = format!("--initial-branch={LEDGER_BRANCH}");
         let words = ["init", "--quiet", "--bare", "--template=", &branch, "--object-format", format];
         Git::outside(state).run(words)?.arg(draft.path()).ok()?;
-        if text.contains("sharedrepository")
-            && let Some(shared) = Git::of(project)?.run(["config", "--get", "core.sharedRepository"])?.maybe()?
-        {
-            Git::of(draft.path())?.run(["config", "core.sharedRepository", &shared])?.ok()?;
-        }
         let former = refs::resolve(&Git::of(project)?, project, FORMER_REFS)?;
         let has_moved = former.is_some() && take_over(draft.path(), project).is_ok();
-        match fs::rename(draft.keep(), dir) {
+        give_to_owner_of(state, draft.path());
+        match fs::rename(draft.path(), dir) {
             Ok(()) => {}
             // Another command was faster.
             Err(_) if dir.exists() => return Ok(false),
@@ -107,6 +103,13 @@ impl LedgerRepository {
         let words = settings.into_iter().flat_map(|setting| ["-c", setting]).chain(["gc", "--quiet", prune]);
         self.git.run(words)?.patience(COLLECT_TIMEOUT).ok().map(drop)
     }
+}
+
+/// Gives a new repository to the owner of the state directory: root may sync for somebody who syncs next.
+fn give_to_owner_of(state: &Path, path: &Path) {
+    private::give_to_owner_of(state, path);
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.for_each(|entry| give_to_owner_of(state, &entry.path()));
 }
 
 /// Fetches the history that the project's repository holds.
