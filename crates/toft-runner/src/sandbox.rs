@@ -1,8 +1,9 @@
 //! The sandbox of a command: what it may write, what it may read, and which hosts it may reach. It reports exactly what
 //! it prevents.
 //!
-//! bubblewrap makes it; where it does not work, a requested sandbox is refused. Landlock is used only where it is asked for: a
-//! guard against mistakes, and no boundary. toft in a sandbox calls toft outside (`socket.rs`), so neither the store nor ledgers can be written inside.
+//! bubblewrap makes it; where it does not work, a requested sandbox is refused. Landlock is used only where it is asked
+//! for: a guard against mistakes, and no boundary. toft in a sandbox calls toft outside (`socket.rs`), so neither the
+//! store nor ledgers can be written inside.
 
 use std::{
     collections::BTreeMap,

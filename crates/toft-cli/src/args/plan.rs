@@ -110,7 +110,7 @@ pub(crate) struct EditIssue {
     /// Assign the issue to this agent; an empty name assigns it to nobody
     #[arg(long, value_name = "AGENT", add = ArgValueCompleter::new(complete::agents))]
     pub(crate) assignee: Option<String>,
-    /// Close the issue, for this reason: the tool `edit` does both in one
+    /// Close the issue, for this reason
     #[arg(long = "tool-close", hide = true, conflicts_with = "reopen")]
     pub(crate) close: Option<String>,
     /// Reopen the issue

@@ -77,8 +77,8 @@ pub(crate) struct Run {
     /// Commit or branch to start from [default: the main checkout's HEAD]
     #[arg(long, value_name = "REV")]
     pub(crate) base: Option<String>,
-    /// Restrict where the agent can write; offline also blocks the network, strict also hides homes (the network stays open);
-    /// landlock is a guard against mistakes, no boundary
+    /// Restrict where the agent can write; offline also blocks the network, strict also hides homes (the network stays
+    /// open); landlock is a guard against mistakes, no boundary
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "files")]
     pub(crate) sandbox: Option<SandboxMode>,
     /// With --sandbox or --in: additional path that the agent may write to; repeatable

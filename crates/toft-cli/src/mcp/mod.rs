@@ -1,7 +1,7 @@
 //! toft over the Model Context Protocol: each tool is a command, with the same answers, refusals and next steps.
 //!
-//! `tools.rs` has the table of tools: the command that each is, and which of its arguments a client sees. Nothing is kept between
-//! two calls.
+//! `tools.rs` has the table of tools: the command that each is, and which of its arguments a client sees. Nothing is
+//! kept between two calls.
 
 mod tools;
 

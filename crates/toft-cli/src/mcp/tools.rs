@@ -19,6 +19,15 @@ pub(super) const MAX_WAIT_SECONDS: u64 = 24 * 3600;
 /// Arguments that every tool takes.
 const COMMON_ARGUMENTS: [&str; 2] = ["cwd", "agent"];
 
+/// Words of help that are for people who type: a tool takes a list, and no standard input.
+const TYPED_ONLY: [&str; 5] = [
+    "; repeatable",
+    ", repeatable",
+    "; repeat to require several",
+    "; repeat for several",
+    "; - reads several issues from standard input",
+];
+
 /// What a tool may do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ToolEffect {
@@ -62,8 +71,8 @@ pub(super) const TOOLS: [Tool; 13] = [
             "reopen=tool-reopen"]),
     tool("save", "Checkpoint what you hold, and renew the lease", Writes, "save", &["message", "id", "fence"]),
     tool("finish",
-        "End your hold. Done needs evidence (a commit) or no_change (a reason); waiting asks a person the message", Writes,
-        "finish", &["id", "message", "evidence", "no_change", "choices=choice", "fence"])
+        "End your hold. Done needs evidence (a commit) or no_change (a reason); waiting asks a person the message",
+        Writes, "finish", &["id", "message", "evidence", "no_change", "choices=choice", "fence"])
         .choosing("outcome", &[("done", "done"), ("failed", "failed"), ("release", "release"), ("handoff", "handoff"),
             ("waiting", "waiting")]),
     tool("review", "Finished work and its diff; approve or return it if you review it", Writes, "review",
@@ -71,8 +80,8 @@ pub(super) const TOOLS: [Tool; 13] = [
     tool("message", "Send to an agent, human, role:worker, or a task's holder; or read your inbox", Writes, "",
         &["to", "text", "reply_to", "ack"]).choosing("action", &[("send", "agent send"), ("inbox", "agent inbox")]),
     tool("flow", "Workflows of tasks; id is the title of a new one", Writes, "", &["id", "task"])
-        .choosing("action", &[("list", "flow list"), ("show", "flow show"), ("new", "flow new"), ("pause", "flow pause"),
-            ("resume", "flow resume"), ("retry", "retry")]),
+        .choosing("action", &[("list", "flow list"), ("show", "flow show"), ("new", "flow new"),
+            ("pause", "flow pause"), ("resume", "flow resume"), ("retry", "retry")]),
     tool("workspace", "Directories for work; rm keeps a copy of what is only there", Deletes, "", &["id"])
         .choosing("action", &[("list", "ws list"), ("create", "ws create"), ("show", "ws list"), ("path", "ws path"),
             ("rescue", "ws rescue"), ("rm", "ws rm")]),
@@ -265,7 +274,7 @@ fn argument_schema(argument: &Arg) -> Value {
         _ => text,
     };
     if let Some(help) = argument.get_help() {
-        let help = help.to_string().replace("; repeatable", "").replace("; repeat to require several", "");
+        let help = TYPED_ONLY.iter().fold(help.to_string(), |help, words| help.replace(words, ""));
         schema["description"] = if is_span(argument) { format!("{help}, in seconds").into() } else { help.into() };
     }
     schema

@@ -47,14 +47,14 @@ pub(crate) fn view_agents(agents: &[Listed]) -> CommandView<'_> {
             };
             let role = match agent.role {
                 Role::Worker => String::new(),
-                role => role.to_string(),
+                role => format!("{role}  "),
             };
             let machine = match machines.len() {
                 0 | 1 => String::new(),
                 _ => format!("on {}", clean(agent.machine_name())),
             };
             let seen = page.faint(format!("seen {}", toft::time::ago(Duration::from_secs(*silent_s))));
-            page.row([page.id(&agent.name), role, doing, machine, seen]);
+            page.row([page.id(&agent.name), format!("{role}{doing}"), machine, seen]);
         }
         if agents.is_empty() {
             page.line("No agents yet. Claiming registers one.");

@@ -47,7 +47,10 @@ fn changed_files(diff: &str) -> Vec<ChangedFile> {
 pub(crate) fn view_diff<'a>(workspace: &'a Workspace, diff: &'a str, stat: bool) -> CommandView<'a> {
     let files = changed_files(diff);
     let ids: Vec<String> = files.iter().map(|file| clean(&file.path)).collect();
-    let row = |ChangedFile { path, added, removed, binary }: &ChangedFile| json!({ "path": path, "added": added, "removed": removed, "binary": binary });
+    let row = |file: &ChangedFile| {
+        let ChangedFile { path, added, removed, binary } = file;
+        json!({ "path": path, "added": added, "removed": removed, "binary": binary })
+    };
     let rows: Vec<Value> = files.iter().map(row).collect();
     let text = if stat { Value::Null } else { diff.into() };
     let data = json!({ "workspace": workspace.name, "base": workspace.base, "files": rows, "diff": text });

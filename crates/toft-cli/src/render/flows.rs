@@ -153,6 +153,7 @@ pub(crate) fn view_template(template: &Template) -> CommandView<'_> {
             let about = variable.about.as_ref().map(|text| short(text, 60)).unwrap_or_default();
             page.row([format!("  --set {}{default}", clean(name)), about]);
         }
+        page.end_table();
         for task in &plan.tasks {
             page.row([format!("  {}", short(&task.name, 60)), page.faint(after_words("after ", &task.needs))]);
         }

@@ -381,8 +381,8 @@ impl Stopped {
                 StopResult::AlreadyFinished => format!("{agent} finished {of} before it was stopped."),
                 StopResult::Stopped => format!("Stopped {agent} on {of}; {next}."),
                 StopResult::Ordered => {
-                    let unless = "unless it is renewed";
-                    format!("Asked the runner of {agent} to stop {of}. It has not answered; the lease expires at {until} {unless}.")
+                    let then = format!("the lease expires at {until} unless it is renewed");
+                    format!("Asked the runner of {agent} to stop {of}. It has not answered; {then}.")
                 }
             });
         })

@@ -1,8 +1,9 @@
 //! Columns that line up: the one printer of lists.
 //!
-//! [`Page::row`](super::Page::row) writes the cells of a row with a separator between them, and [`lay_out`] makes columns of them at
-//! the end, when ids have the length that people see. Rows of one indentation are a table until another line stands there
-//! or left of it; lines further right are details of the row above. A column that is empty in every row is left out.
+//! [`Page::row`](super::Page::row) writes the cells of a row with a separator between them, and [`lay_out`] makes
+//! columns of them at the end, when ids have the length that people see. Rows of one indentation are a table until
+//! another line stands there or left of it; lines further right are details of the row above. A column that is empty in
+//! every row is left out.
 
 use std::collections::BTreeMap;
 

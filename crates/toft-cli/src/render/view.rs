@@ -94,7 +94,7 @@ impl<'a> CommandView<'a> {
         (self.text)(page);
     }
 
-    /// The text with its ids abbreviated by `shorten` and its tables in columns, no wider than `width` if that is known.
+    /// The text with its ids abbreviated by `shorten`, and its tables in columns: no wider than `width`, if that is known.
     pub(super) fn laid_out(&self, color: bool, width: Option<usize>, shorten: &dyn Fn(&str) -> String) -> String {
         let mut page = Page::new(color);
         self.write(&mut page);
