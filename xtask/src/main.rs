@@ -156,10 +156,6 @@ fn reference() -> Result<()> {
 /// Stories that are told on files, and behind `toft serve` on PostgreSQL.
 const ON_EVERY_STORE: [&str; 4] = ["--run-ignored", "all", "-E", "binary(leases) | binary(everywhere)"];
 
-/// Stories that are told at full size only: each has a mark `#[ignore = "long: …"]`, and is named here.
-const ONLY_IN_LONG: &str =
-    "binary(fleet) & (test(/^(deploy|fleet_restore)::/) | test(failovers_lose) | test(servers_are_replaced))";
-
 /// Runs, with the binary that is shipped, every test that the gate leaves out. A test with
 /// `#[ignore = "wide: …"]` is one of them.
 fn wide() -> Result<()> {
@@ -167,9 +163,10 @@ fn wide() -> Result<()> {
     let servers = Servers::start()?;
     let here = [("TOFT_BIN", bin.as_str())];
     let env = [&here[..], &servers.env()].concat();
+    let not_long = format!("not ({})", stories::long_filter(&tidy::sources(&root())?));
     // It takes an hour: a part that fails does not keep the others from being run.
     let mut parts = vec![
-        cargo(&[&TEST[..], &["--run-ignored", "only", "-E", &format!("not ({ONLY_IN_LONG})")]].concat(), &env),
+        cargo(&[&TEST[..], &["--run-ignored", "only", "-E", &not_long]].concat(), &env),
         behind_a_server(&servers, &here, &ON_EVERY_STORE),
     ];
     drop(servers);

@@ -255,7 +255,7 @@ fn stems(dir: &Path) -> Result<BTreeSet<String>> {
 }
 
 /// Every Rust file of the project, by path from the root.
-fn sources(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
+pub(crate) fn sources(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let mut sources = BTreeMap::new();
     let mut look: Vec<PathBuf> = ["crates", "tests", "bench", "xtask"].iter().map(|dir| root.join(dir)).collect();
     while let Some(dir) = look.pop() {
