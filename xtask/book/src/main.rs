@@ -76,13 +76,24 @@ fn in_book(path: &str) -> String {
     path.replace("README.md", "index.md")
 }
 
+/// Whether a link leads to a file that the book does not hold: code, or the list of pages that each of its pages shows.
+fn is_outside(target: &str) -> bool {
+    target.ends_with(".rs") || target.ends_with("SUMMARY.md")
+}
+
 /// A page with links as they are in the book.
 fn relinked(text: &str) -> String {
     let mut parts = text.split("](");
     let mut relinked = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (target, rest) = part.split_at(part.find(')').unwrap_or_default());
-        relinked.push_str(&format!("]({}{rest}", in_book(target)));
+        match relinked.rfind('[') {
+            Some(start) if is_outside(target) => {
+                relinked.remove(start);
+                relinked.push_str(&rest[1..]);
+            }
+            _ => relinked.push_str(&format!("]({}{rest}", in_book(target))),
+        }
     }
     relinked
 }
