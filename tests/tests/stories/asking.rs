@@ -268,6 +268,37 @@ fn a_graph_wraps_titles_and_marks_the_critical_path() {
 }
 
 #[test]
+fn taking_workspaces_down_says_what_becomes_of_their_branches() {
+    let (home, repo) = Home::with_repository("api");
+    let committed = |title: &str| {
+        let id = add(&home, &repo, &[title]);
+        home.toft(&repo, &["claim", &id, "--ws", "--as", title]).ok();
+        let path = home.toft(&repo, &["ws", "path", &id]).ok();
+        let path = Path::new(path.trim()).to_owned();
+        fs::write(path.join(title), title).unwrap();
+        commit_all(&home, &path, title);
+        home.toft(&repo, &["finish", "--evidence", "HEAD", "-m", "x", "--as", title]);
+        let branch = home.run(&path, "git", &["branch", "--show-current"]).trim().to_owned();
+        (id, branch)
+    };
+    let (one, first) = committed("one");
+    let (_, second) = committed("two");
+    let exists = |branch: &str| !home.run(&repo, "git", &["branch", "--list", branch]).is_empty();
+    let refused = home.toft(&repo, &["ws", "rm", &one]).fails(5);
+    assert!(refused.contains(&format!("branch {first} keeps the commit")), "{refused}");
+    let gone = home.toft(&repo, &["ws", "rm", &one, "--rescue"]).ok();
+    assert!(gone.contains(&format!("branch {first} keeps the commit")) && exists(&first), "{gone}");
+    home.run(&repo, "git", &["merge", "-q", "--no-edit", &first]);
+    home.run(&repo, "git", &["merge", "-q", "--no-edit", &second]);
+    let would = home.toft(&repo, &["ws", "gc", "-n"]).ok();
+    assert!(would.contains(&format!("would delete branch {second}")) && exists(&second), "{would}");
+    let tidied = home.toft(&repo, &["ws", "gc"]).ok();
+    for branch in [&first, &second] {
+        assert!(tidied.contains(&format!("deleted branch {branch}")) && !exists(branch), "{tidied}");
+    }
+}
+
+#[test]
 fn toft_alone_says_the_next_step() {
     let home = Home::new();
     let said = home.toft(home.path(), &[]).ok();
