@@ -173,3 +173,18 @@ fn a_value_is_kept_for_the_next_holder_and_written_once() {
     let next = stage.claim("next").unwrap();
     assert_eq!(next.resume.unwrap().summary, "the rest is easy");
 }
+
+#[test]
+fn a_task_has_failed_for_good_after_its_last_attempt() {
+    let stage = Stage::memory();
+    let mut tasks = plan_tasks(&["only"]);
+    tasks[0].max_attempts = Some(2);
+    stage.flow_with(toft_core::flow::WorkflowPlan { title: "p".into(), tasks, ..Default::default() });
+    for status in [TaskStatus::Pending, TaskStatus::Failed] {
+        stage.claim("w").unwrap();
+        let ended = stage.finish("w", finish::Request { how: finish::How::Failed, ..Default::default() }).unwrap();
+        assert_eq!(ended.task.state.status, status);
+        assert!(stage.claim("w").is_err(), "it rests, or has failed");
+        stage.clock.advance(std::time::Duration::from_secs(3_600));
+    }
+}
