@@ -50,7 +50,7 @@ fn issues_are_changed_closed_and_found_as_people_type_it() {
     home.toft(&repo, &["close", &guide, "tf-0000000000000000", "-m", "x"]).fails(3);
     assert!(ids(&[]).contains(&guide));
     // An issue that nobody took has no task to finish; closing it is another command.
-    home.toft(&repo, &["done", &slow]).refuses(2, &format!("toft close {slow}"));
+    home.toft(&repo, &["done", &slow]).refuses(2, format!("toft close {slow}"));
     home.toft(&repo, &["claim", &slow, "--as", "ann"]).ok();
     let said = home.toft(&repo, &["close", &slow, "-m", "no"]).fails(5);
     assert!(said.contains("held by ann"), "{said}");
@@ -98,7 +98,7 @@ fn what_agents_guess_works_and_mistakes_are_one_line_with_the_remedy() {
     let help = home.toft(&repo, &["--help"]).ok();
     assert!(help.contains("toft try") && help.contains("toft help issues|"), "{help}");
     for (topic, command) in [("issues", "ready"), ("agents", "answer"), ("admin", "doctor")] {
-        home.toft(&repo, &["help", topic]).says(&format!("\n  {command} "));
+        home.toft(&repo, &["help", topic]).says(format!("\n  {command} "));
     }
     assert!(home.toft(&repo, &["help", "claim"]).ok().contains("Examples:"));
 }

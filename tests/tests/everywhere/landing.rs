@@ -135,7 +135,7 @@ fn work_that_conflicts_goes_back_with_the_intent_of_both() {
     yard.home.toft(&yard.repo, &["edit", &other, "--body", "Visitors are to be greeted in English."]).ok();
     let again = "git merge -q --no-edit $newest >/dev/null 2>&1; echo 'words: hello bye' > shared.txt";
     let id = yard.finish("part", "echo 'words: bye' > shared.txt", again);
-    yard.home.toft(&yard.repo, &["land", "-n"]).says(&format!("conflicts with {other} in shared.txt"));
+    yard.home.toft(&yard.repo, &["land", "-n"]).says(format!("conflicts with {other} in shared.txt"));
     let status = yard.home.toft(&yard.repo, &["status"]).ok();
     assert!(status.starts_with("2 finished, not landed: 1 clean, 1 conflict"), "{status}");
     let landed = yard.land();

@@ -218,7 +218,7 @@ fn the_next_run_goes_on_in_the_same_workspace_from_the_last_checkpoint() {
         if at_one_stroke {
             // A process that is replaced by another program has no environment for a moment.
             let there = || agents::left_over(&home).iter().any(|line| line.starts_with(&format!("{agent} ")));
-            until(5, "it was left alone", || there());
+            until(5, "it was left alone", there);
         } else {
             agents::none_left(&home);
         }

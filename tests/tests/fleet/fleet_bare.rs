@@ -74,9 +74,7 @@ fn certificates(home: &Home) {
 fn git_server(home: &Home) -> ChildGuard {
     let mut serve = home.command(home.path(), "python3", &["-c", GIT_SERVER, HUB, GIT_PORT]);
     let server = ChildGuard(serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    until(20, "git is not served", || {
-        !(std::net::TcpStream::connect((HUB, GIT_PORT.parse::<u16>().unwrap())).is_err())
-    });
+    until(20, "git is not served", || std::net::TcpStream::connect((HUB, GIT_PORT.parse::<u16>().unwrap())).is_ok());
     server
 }
 

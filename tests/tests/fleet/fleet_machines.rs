@@ -166,7 +166,7 @@ fn commits_stay_where_they_are_if_the_user_wants_it() {
     FleetMachine::configure(&there, "[land]\nsend = false\n");
     ana.plan(&here, &["one"]);
     far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", WRITES]).ok();
-    ana.home.toft(&here, &["land", "list"]).says(&format!("is in {}", there.display()));
+    ana.home.toft(&here, &["land", "list"]).says(format!("is in {}", there.display()));
     assert!(ana.home.toft(&here, &["land"]).ok().contains("0 landed"));
     assert!(!owner.path().join("fleet.objects/main/commits").exists());
 }
@@ -189,7 +189,7 @@ impl S3 {
         let args = ["-d", &dir, "-a", "127.0.0.1", "-p", &port, "-s", "--configure-bucket", "fleet"];
         let mut command = home.command(home.path(), program, &args);
         let child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
-        until(30, "S3 is not served", || !(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err()));
+        until(30, "S3 is not served", || std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
         Some(Self { child, endpoint: format!("http://127.0.0.1:{port}") })
     }
 }

@@ -271,7 +271,7 @@ fn finished_work_is_reviewed_in_any_clone_that_shares_its_history() {
     assert_eq!(snapshot(&clone.join(".git/objects")), before);
     // What the work is built on may be missing.
     std::fs::write(repo.join("more.txt"), "more\n").unwrap();
-    commit_all(&home, repo, "more");
+    commit_all(home, repo, "more");
     let other = add(home, repo, &["Sell pears"]);
     finish(home, repo, &other, "pears.txt", "per: piece\n");
     let said = home.toft(&behind, &["review", &other]);

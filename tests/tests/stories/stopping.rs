@@ -385,7 +385,7 @@ fn a_paused_slot_rests_until_it_is_resumed() {
     let (home, repo) = started(&[]);
     let _runner = Runner::start(&home, &repo, &[], &["--", "sh", "-c", "git commit -q --allow-empty -m x"]);
     let slot = || data(&home, &repo, &["agent", "list"])[0]["name"].as_str().map(str::to_owned);
-    until(20, "no slot registered", || !(slot().is_none()));
+    until(20, "no slot registered", || slot().is_some());
     let name = slot().unwrap();
     home.toft(&repo, &["pause", &name]).ok();
     home.toft(&repo, &["add", "work"]).ok();

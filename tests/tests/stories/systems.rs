@@ -95,11 +95,11 @@ fn git_gives_a_task_a_workspace_of_its_own() {
         init: |home| {
             let repo = home.git("work");
             fs::write(repo.join("a.txt"), "one\n").unwrap();
-            commit_all(&home, &repo, "first");
+            commit_all(home, &repo, "first");
             repo
         },
         commit: |home, dir, message| {
-            commit_all(&home, dir, message);
+            commit_all(home, dir, message);
         },
         commit_id: |home, dir| home.run(dir, "git", &["rev-parse", "HEAD"]).trim().to_owned(),
         newest: "HEAD",
