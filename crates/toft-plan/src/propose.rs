@@ -25,7 +25,7 @@ use toft_store::sqlite::index::Indexed;
 use toft_vcs::exchange::{Branch, Exchange as _, ExchangeError, Files, Tree};
 
 use super::{
-    FoundIssue, IssueFilter, Ledger, LedgerKind, Plan, Wrote, copy::lines_of, sync::SyncTrouble, write::issue_of,
+    FoundIssue, IssueFilter, Ledger, LedgerKind, Plan, Wrote, copy::lines_of, synced::SyncTrouble, write::issue_of,
 };
 
 /// The refusal to move an issue that upstream maintains.

@@ -16,7 +16,7 @@ use toft_ledger::{
     record::{Key, Record},
 };
 use toft_session::error::{Error, io};
-use toft_vcs::exchange::{Branch, DirectoryExchange, Exchange, ExchangeError, History, Sent};
+use toft_vcs::exchange::{Branch, Contact, DirectoryExchange, Exchange, ExchangeError, History, Sent};
 
 use super::{
     Ledger, LedgerKind, Plan,
@@ -98,12 +98,13 @@ impl Plan<'_> {
             None => ledger.lock.with_extension("sync.lock"),
         };
         let _turn = LedgerLock::take(&lock).map_err(io("lock", &lock))?;
+        let reach = Contact { dry_run: try_only, ..self.reach() };
         let way: Option<Box<dyn Exchange>> = match ledger.place {
             LedgerKind::Branch => {
-                Branch::open(self.checkout, &ledger.dir, self.reach())?.map(|branch| Box::new(branch) as Box<_>)
+                Branch::open(self.checkout, &ledger.dir, reach)?.map(|branch| Box::new(branch) as Box<_>)
             }
             LedgerKind::Tree => None,
-            LedgerKind::Planning | LedgerKind::Shared => match own(ledger, self.reach())? {
+            LedgerKind::Planning | LedgerKind::Shared => match own(ledger, reach)? {
                 Some(DirectoryExchange::Exclusive(own)) => Some(own),
                 Some(DirectoryExchange::Shared(..)) | None => None,
             },

@@ -25,7 +25,7 @@ use super::{
     index_refresh::now_nanos,
     pace::Pace,
     past::changes,
-    synced::{SyncOptions, SyncStatus, Synced, TakenLines},
+    synced::{SyncOptions, SyncStatus, SyncTrouble, Synced, TakenLines},
     write::issue_of,
 };
 
@@ -132,6 +132,7 @@ impl Plan<'_> {
         };
         let left = wish.until.map(|until| until.saturating_duration_since(Instant::now()));
         let reach = left.map_or_else(|| self.reach(), |patience| Contact { patience, ..self.reach() });
+        let reach = Contact { dry_run: wish.try_only, ..reach };
         let (checkout, place, reach) = match &ledger.elsewhere {
             Some(other) => (&other.checkout, other.place, Contact { remote: None, ..reach }),
             None => (self.home, ledger.place, reach),
@@ -227,9 +228,7 @@ impl Plan<'_> {
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<(), SyncTrouble> {
-        let exchanged = self.exchange(ledger, branch, wish, synced, step);
-        synced.said.append(&mut branch.take_notes());
-        let theirs = exchanged?;
+        let theirs = self.exchange(ledger, branch, wish, synced, step)?;
         if ledger.kept_by_others && !wish.try_only && matches!(synced.how, SyncStatus::Received | SyncStatus::Synced) {
             let gone = |remote: &str, id: &str| Ok(!branch.proposed_at(remote, id)?);
             synced.came = self.follow_proposals(ledger, theirs.as_ref(), gone)?;
@@ -286,6 +285,19 @@ impl Plan<'_> {
 
     /// Exchanges a ledger that may be recorded and sent. Returns the remote's files, if they were read.
     fn exchange(
+        &self,
+        ledger: &Ledger,
+        way: &mut dyn Exchange,
+        wish: &SyncOptions,
+        synced: &mut Synced,
+        step: &mut dyn FnMut(&str),
+    ) -> Result<Option<Files>, SyncTrouble> {
+        let exchanged = self.exchange_in_rounds(ledger, way, wish, synced, step);
+        synced.said.append(&mut way.take_notes());
+        exchanged
+    }
+
+    fn exchange_in_rounds(
         &self,
         ledger: &Ledger,
         way: &mut dyn Exchange,
@@ -394,6 +406,10 @@ impl Plan<'_> {
                     synced.how = SyncStatus::Synced;
                     self.remember(way, &memo_path, seen)?;
                     pace.won(moved);
+                    // What another clone purged is not kept here either.
+                    if synced.rewritten {
+                        way.forget_unreachable()?;
+                    }
                     way.tidy();
                     return Ok(theirs);
                 }
@@ -566,26 +582,6 @@ pub(super) fn repository_lock(common_dir: &std::path::Path) -> std::path::PathBu
 fn unversioned(synced: &mut Synced) -> Result<(), SyncTrouble> {
     synced.how = SyncStatus::Unversioned;
     Ok(())
-}
-
-/// Why the sync of one ledger stopped.
-pub(super) enum SyncTrouble {
-    /// An error of the exchange: it concerns that ledger only.
-    Exchange(ExchangeError),
-    /// A local error.
-    Here(Error),
-}
-
-impl From<ExchangeError> for SyncTrouble {
-    fn from(error: ExchangeError) -> Self {
-        Self::Exchange(error)
-    }
-}
-
-impl From<Error> for SyncTrouble {
-    fn from(error: Error) -> Self {
-        Self::Here(error)
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Instant};
 
 use serde::Serialize;
+use toft_session::error::Error;
 use toft_vcs::exchange::ExchangeError;
 
 use super::{Ledger, LedgerKind, propose::ProposalEnd};
@@ -139,4 +140,24 @@ pub(super) struct TakenLines {
     pub(super) broken: usize,
     /// Issues that are in the other copy's archive and not in ours.
     pub(super) archived: BTreeSet<String>,
+}
+
+/// Why the sync of one ledger stopped.
+pub(super) enum SyncTrouble {
+    /// An error of the exchange: it concerns that ledger only.
+    Exchange(ExchangeError),
+    /// A local error.
+    Here(Error),
+}
+
+impl From<ExchangeError> for SyncTrouble {
+    fn from(error: ExchangeError) -> Self {
+        Self::Exchange(error)
+    }
+}
+
+impl From<Error> for SyncTrouble {
+    fn from(error: Error) -> Self {
+        Self::Here(error)
+    }
 }

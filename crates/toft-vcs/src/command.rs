@@ -45,7 +45,7 @@ pub enum RunError {
         cause: io::Error,
     },
     /// It exited with an error.
-    #[error("`{what}` failed: {said}")]
+    #[error("{said} (from `{what}`)")]
     Failed {
         /// The command line, shortened.
         what: String,

@@ -215,6 +215,46 @@ fn a_ledger_among_the_projects_objects_moves_once_and_so_does_its_branch() {
     assert!(said.contains("moved to") && !said.contains("of origin is"), "{said}");
     let rows = listed(&home, b);
     assert!(rows.contains_key(&first) && rows.contains_key(&second), "{rows:?}");
+    // An earlier toft makes the branch again: it is read, and goes.
+    home.run(home.path(), "git", &["clone", "-q", "-b", "toft-ledger", remote.to_str().unwrap(), "earlier"]);
+    let earlier = home.path().join("earlier");
+    append_issue(&earlier, "Written by an earlier toft");
+    commit_all(&home, &earlier, "toft: an issue");
+    home.run(&remote, "git", &["branch", "-D", "toft/work"]);
+    home.run(&earlier, "git", &["push", "-q", "origin", "HEAD:refs/heads/toft"]);
+    assert_eq!(how(&home, b)["received"], 1);
+    assert_eq!(home.run(&remote, "git", &["branch", "--list", "toft"]), "");
+    assert_eq!(how(&home, a)["received"], 1);
+}
+
+/// Appends an issue to the ledger in a directory, as an earlier toft or a hand would.
+fn append_issue(dir: &Path, title: &str) {
+    let path = dir.join("issues.jsonl");
+    let mut text = fs::read_to_string(&path).unwrap_or_default();
+    text.push_str(&format!("{{\"id\":\"tf-0000000000000001\",\"title\":\"{title}\"}}\n"));
+    fs::write(path, text).unwrap();
+}
+
+/// An earlier toft committed a ledger in a repository of its own to the branch that was checked out.
+#[test]
+fn a_ledger_on_a_checked_out_branch_is_read_and_goes_on_as_toft_ledger() {
+    let home = Home::new();
+    let remote = Vcs::Git.remote(&home, "team.git");
+    let (one, two) = (Vcs::Git.clone(&home, &remote, "one"), Vcs::Git.clone(&home, &remote, "two"));
+    append_issue(&one, "Written by an earlier toft");
+    commit_all(&home, &one, "toft: an issue");
+    home.run(&one, "git", &["push", "-q", "origin", "main"]);
+    let repo = project_with(&home, "project", &two);
+    let team = || synced(&home, &repo, &["team"]).remove("team").unwrap();
+    let id = add(&home, &repo, &["Mine", "--ledger", "team"]);
+    let row = team();
+    assert!(row["received"] == 1 && row["said"].to_string().contains("`main` is read"), "{row}");
+    let rows = listed(&home, &repo);
+    assert!(rows.len() == 2 && rows.contains_key(&id), "{rows:?}");
+    let sent = home.run(&remote, "git", &["show", "toft-ledger:issues.jsonl"]);
+    assert!(sent.contains(&id) && sent.contains("earlier toft"), "{sent}");
+    let row = team();
+    assert!(row["received"] == 0 && row["said"] == serde_json::json!([]), "{row}");
 }
 
 #[test]

@@ -175,10 +175,8 @@ pub(crate) fn view_purge(purged: &Purged, try_only: bool) -> CommandView<'_> {
         }
         for clone in clones {
             let (replica, last) = (clean(&clone.replica), clone.last);
-            let until = "until its next sync, then its own unreachable commits";
-            page.line(format!("  clone {replica}, last write {last}: {until}"));
+            page.line(format!("  clone {replica}, last write {last}: until its next sync"));
         }
-        page.line("  this clone: unreachable commits until git's next gc");
         page.line(format!("  `toft history`, in the store {}", clean(store)));
     })
 }

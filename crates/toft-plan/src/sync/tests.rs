@@ -154,6 +154,10 @@ impl Exchange for FakeExchange<'_> {
         Ok(None)
     }
 
+    fn take_notes(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn tidy(&self) {}
 
     fn forget_unreachable(&self) -> Result<(), ExchangeError> {

@@ -1,10 +1,12 @@
 //! A ledger that no commit of the user holds: a bare repository of toft's own, exchanged as one branch of the remote of
 //! the git repository that it belongs to. That repository is read for its remotes, and never written.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+mod proposals;
+
+use std::{fs, path::PathBuf, time::Duration};
 
 use super::{
-    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, classify_failure, content, git_dir,
+    Contact, Exchange, ExchangeError, Fetched, Files, ISSUES, Sent, Site, content, git_dir,
     ledger_repository::{LEDGER_BRANCH, LEDGER_REF, LedgerRepository},
     owned, read_files, refs, rewrite, unsent,
 };
@@ -12,8 +14,6 @@ use crate::{Checkout, RunError, git_run::Git};
 
 /// The branch of a ledger on a remote before it was called `toft-ledger`. Its name excludes those of branches below it.
 const FORMER_BRANCH: &str = "refs/heads/toft";
-/// That branch, as fetched.
-const FORMER_FETCHED: &str = "refs/toft/former";
 /// Prefix of proposal branches.
 const PROPOSAL_PREFIX: &str = "toft-propose/";
 
@@ -39,7 +39,11 @@ pub struct Branch {
     seen: Option<String>,
     /// The files of a commit that was read.
     read: Option<(String, Files)>,
-    /// The commit of the branch that the ledger was exchanged as before, on a remote that has no other.
+    /// The branch of the remote on which an earlier toft exchanges the ledger, if it did.
+    former_branch: Option<String>,
+    /// The ledger's place on that branch.
+    former_prefix: String,
+    /// The commit of that branch, as fetched.
     former: Option<String>,
     /// The committer.
     who: Option<String>,
@@ -60,11 +64,26 @@ pub struct Proposal {
 impl Branch {
     /// The ledger in `dir` beside a checkout under git, or under Jujutsu with a git backend.
     pub fn open(checkout: &Checkout, dir: &std::path::Path, reach: Contact<'_>) -> Result<Option<Self>, ExchangeError> {
-        Self::open_part(checkout, dir, String::new(), reach)
+        let mut branch = Self::open_part(checkout, dir, String::new(), reach)?;
+        if let Some(branch) = &mut branch {
+            branch.former_branch = (branch.there == LEDGER_REF).then(|| FORMER_BRANCH.to_owned());
+        }
+        Ok(branch)
     }
 
-    /// The same for one of several ledgers on the branch.
-    pub(super) fn open_part(
+    /// The ledger in a directory of a repository that holds only ledgers. An earlier toft committed it to the branch that
+    /// is checked out.
+    pub(super) fn open_own(site: &Site, prefix: String, reach: Contact<'_>) -> Result<Option<Self>, ExchangeError> {
+        let mut branch = Self::open_part(&site.checkout, &site.dir, prefix, reach)?;
+        if let Some(branch) = &mut branch {
+            let head = fs::read_to_string(branch.project.join("HEAD")).unwrap_or_default();
+            branch.former_branch = head.strip_prefix("ref: ").map(|name| name.trim().to_owned());
+            branch.former_prefix.clone_from(&site.prefix);
+        }
+        Ok(branch)
+    }
+
+    fn open_part(
         checkout: &Checkout,
         dir: &std::path::Path,
         prefix: String,
@@ -75,7 +94,7 @@ impl Branch {
         if prefix.starts_with('"') || prefix.contains('\n') {
             return Err(ExchangeError::Conflict(format!("{} has a name that git cannot import", dir.display())));
         }
-        let repository = LedgerRepository::open(&checkout.state_dir(), &project)?;
+        let mut repository = LedgerRepository::open(&checkout.state_dir(), &project, reach.dry_run)?;
         let remote = match refs::choose(&project, reach.remote)? {
             Some((name, url)) => {
                 let git = refs::ledger_git(&project, &repository.dir, &name, &url, reach.patience)?;
@@ -84,8 +103,7 @@ impl Branch {
             None => None,
         };
         let here = refs::resolve(&repository.git, &repository.dir, LEDGER_REF)?;
-        let moved = repository.has_moved;
-        let notes = moved.then(|| format!("the ledger's history moved to {}", repository.dir.display()));
+        let notes = std::mem::take(&mut repository.notes);
         let mut branch = Self {
             repository,
             project,
@@ -99,18 +117,15 @@ impl Branch {
             replaces: None,
             seen: None,
             read: None,
+            former_branch: None,
+            former_prefix: String::new(),
             former: None,
             who: None,
-            notes: notes.into_iter().collect(),
+            notes,
             patience: reach.patience,
         };
         branch.theirs = branch.known(&branch.there)?;
         Ok(Some(branch))
-    }
-
-    /// Takes the changes of the ledger's own repositories that the user was not told of.
-    pub fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
     }
 
     /// The commit of a ref in the ledger's repository.
@@ -136,23 +151,59 @@ impl Branch {
         Ok(files)
     }
 
-    /// Fetches the ledger under its former name, from a remote that has none under the present one.
-    fn fetch_former(&self) -> Result<Option<String>, ExchangeError> {
-        let Some((remote, git)) = self.remote.as_ref().filter(|_| self.there == LEDGER_REF) else { return Ok(None) };
-        if !git.fetch(remote, &[&format!("+{FORMER_BRANCH}:{FORMER_FETCHED}")], &["--no-filter"])? {
-            return Ok(None);
+    /// Looks at the branch of an earlier toft, as just fetched: other clones may still write to it.
+    fn find_former(&mut self) -> Result<(), ExchangeError> {
+        self.former = match &self.former_branch {
+            Some(name) => self.known(name)?,
+            None => None,
+        };
+        if let Some(former) = &self.former
+            && self.other_content(former, &self.former_prefix)?.is_some()
+        {
+            self.former = None;
         }
-        let commit = self.resolve(FORMER_FETCHED)?;
-        self.repository.git.run(["update-ref", "-d", FORMER_FETCHED])?.ok()?;
-        match &commit {
-            Some(former) if self.other_content(former)?.is_none() => Ok(commit),
-            _ => Ok(None),
+        if self.theirs.is_none() && self.former_branch.as_deref() == Some(FORMER_BRANCH) {
+            // Its history goes on under the new name.
+            self.theirs.clone_from(&self.former);
+        } else if self.theirs.is_none()
+            && self.former.is_some()
+            && let Some(name) = &self.former_branch
+        {
+            let name = name.trim_start_matches("refs/heads/");
+            self.notes
+                .push(format!("the branch `{name}` is read; from now on the ledger is the branch `{LEDGER_BRANCH}`"));
+        }
+        Ok(())
+    }
+
+    /// Whether the remote has the ledger under its former name only.
+    fn is_renamed(&self) -> bool {
+        self.former.is_some() && self.theirs == self.former
+    }
+
+    /// Deletes the branch of an earlier toft, whose content is on the new one now. One that has changed since is read at
+    /// the next fetch.
+    fn delete_former(&mut self, was_renamed: bool) {
+        let Some(former) = self.former.take_if(|_| self.former_branch.as_deref() == Some(FORMER_BRANCH)) else {
+            return;
+        };
+        let Some((remote, git)) = &self.remote else { return };
+        match git.delete(remote, &[(FORMER_BRANCH.to_owned(), former)]) {
+            Ok(true) => self.notes.push(format!(
+                "the branch `toft` of {remote} is `{LEDGER_BRANCH}` now; where git fetched it: git remote prune {remote}"
+            )),
+            Ok(false) => {}
+            Err(error) if was_renamed => self
+                .notes
+                .push(format!("the ledger is `{LEDGER_BRANCH}` of {remote} now; its branch `toft` could not be deleted: {error}")),
+            // That was said when the ledger moved.
+            Err(_) => {}
         }
     }
 
     /// What a commit contains besides ledgers.
-    fn other_content(&self, commit: &str) -> Result<Option<String>, RunError> {
-        match self.prefix.is_empty() {
+    fn other_content(&self, commit: &str, prefix: &str) -> Result<Option<String>, RunError> {
+        match prefix.is_empty() {
             true => owned::not_a_ledger(&self.repository.git, commit),
             false => {
                 let paths = owned::paths(&self.repository.git, commit)?;
@@ -167,7 +218,7 @@ impl Branch {
         let name = self.there.trim_start_matches("refs/heads/");
         let advice = "no ledger is written there; choose another name with [sync] branch = \"…\" in toft's config.toml";
         let other = match &self.theirs {
-            Some(theirs) if self.here.as_ref() != Some(theirs) => self.other_content(theirs)?,
+            Some(theirs) if self.here.as_ref() != Some(theirs) => self.other_content(theirs, &self.prefix)?,
             _ => None,
         };
         if let Some(path) = other {
@@ -241,7 +292,7 @@ impl Branch {
     /// A text that identifies the remote's state as last fetched: its ledger commit and its proposals.
     fn look(&self) -> Option<String> {
         let below = tracking(self.remote()?, &format!("refs/heads/{PROPOSAL_PREFIX}"));
-        let mut seen: Vec<String> = self.theirs.iter().cloned().collect();
+        let mut seen: Vec<String> = self.theirs.iter().chain(&self.former).cloned().collect();
         if refs::any_below(&self.repository.dir, &below) {
             let words = ["for-each-ref", "--format=%(refname) %(objectname)", &below];
             let listed = self.repository.git.run(words).and_then(|run| run.text()).unwrap_or_default();
@@ -256,153 +307,20 @@ impl Branch {
         self.here = Some(to);
         Ok(())
     }
-
-    /// Issues that branches of the remote proposed at the last fetch.
-    fn proposals(&self) -> Result<Vec<Proposal>, ExchangeError> {
-        let Some(remote) = self.remote() else { return Ok(Vec::new()) };
-        let below = tracking(remote, &format!("refs/heads/{PROPOSAL_PREFIX}"));
-        if !refs::any_below(&self.repository.dir, &below) {
-            return Ok(Vec::new());
-        }
-        let listed = self.repository.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
-        let mut proposals = Vec::new();
-        for name in listed.lines() {
-            let id = name.strip_prefix(&below).unwrap_or_default().to_owned();
-            // A branch that is not a ledger, or too large, proposes nothing.
-            if let Ok(files) = content::at(&self.repository.git, name, "") {
-                proposals.push(Proposal { id, files });
-            }
-        }
-        Ok(proposals)
-    }
-
-    /// Whether the remote was ever fetched.
-    pub fn fetched_before(&self) -> bool {
-        self.theirs.is_some()
-    }
-
-    /// Creates a branch that adds one issue to the remote's state: `edited` contains its files with that issue. Returns
-    /// the name of the branch.
-    pub fn propose(&mut self, id: &str, edited: &Files, message: &str) -> Result<String, ExchangeError> {
-        let (name, parent) = (format!("{PROPOSAL_PREFIX}{id}"), self.theirs.clone());
-        self.commit(&format!("refs/heads/{name}"), parent.as_deref(), edited, message)?;
-        Ok(name)
-    }
-
-    /// Sends a proposal branch to a remote.
-    pub fn send_proposal(&self, id: &str, to: &str) -> Result<(), ExchangeError> {
-        let branch = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
-        let sent = self.git_for(to)?.push(to, &format!("+{branch}:{branch}"));
-        sent.map_err(|error| classify_failure(error, to))
-    }
-
-    /// Git for a remote of the project, or for a URL.
-    fn git_for(&self, remote: &str) -> Result<refs::RemoteGit, ExchangeError> {
-        let url = match remote.contains(':') || remote.starts_with(['/', '.']) {
-            true => remote.to_owned(),
-            false => self.url_of(remote)?,
-        };
-        Ok(refs::ledger_git(&self.project, &self.repository.dir, remote, &url, self.patience)?)
-    }
-
-    /// The URL of a remote.
-    pub fn url_of(&self, remote: &str) -> Result<String, ExchangeError> {
-        let known = refs::choose(&self.project, Some(remote))?.map(|(_, url)| url);
-        known.ok_or_else(|| ExchangeError::Conflict(format!("there is no remote `{remote}`")))
-    }
-
-    /// Fetches a proposal branch from a remote or a URL.
-    pub fn fetch_proposal(&self, from: &str, id: &str) -> Result<Proposal, ExchangeError> {
-        if from.starts_with('-') {
-            return Err(ExchangeError::Conflict(format!("`{from}` is neither a remote nor a URL")));
-        }
-        let name = format!("refs/toft/offered/{id}");
-        let refs = format!("+refs/heads/{PROPOSAL_PREFIX}{id}:{name}");
-        if !self.git_for(from)?.fetch(from, &[&refs], &["--no-filter"])? {
-            return Err(ExchangeError::Conflict(format!("{from} has no branch {PROPOSAL_PREFIX}{id}")));
-        }
-        let files = content::at(&self.repository.git, &name, "");
-        self.repository.git.run(["update-ref", "-d", &name])?.ok()?;
-        Ok(Proposal { id: id.to_owned(), files: files? })
-    }
-
-    /// Issues that local branches propose.
-    pub fn proposed_here(&self) -> Result<Vec<String>, ExchangeError> {
-        let below = format!("refs/heads/{PROPOSAL_PREFIX}");
-        let listed = self.repository.git.run(["for-each-ref", "--format=%(refname)", &below])?.text()?;
-        Ok(listed.lines().filter_map(|name| name.strip_prefix(&below)).map(str::to_owned).collect())
-    }
-
-    /// Deletes proposal branches: locally, and on the remote that each was pushed to if it is still at the pushed commit.
-    /// One without a local copy is deleted on the remote if `ours` accepts its files.
-    pub fn clear_proposals(
-        &self,
-        decided: &BTreeMap<String, String>,
-        ours: impl Fn(&str, &Files) -> bool,
-    ) -> Result<(), ExchangeError> {
-        let mut remotes: BTreeMap<&str, Vec<(String, String)>> = BTreeMap::new();
-        let mut here = Vec::new();
-        for (id, remote) in decided {
-            let name = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
-            let sent = match self.resolve(&name)? {
-                Some(commit) => {
-                    here.push((name.clone(), commit.clone()));
-                    Some(commit)
-                }
-                None if remote.is_empty() => None,
-                None => self.ours_at(remote, id, &ours)?,
-            };
-            if let Some(commit) = sent.filter(|_| !remote.is_empty()) {
-                remotes.entry(remote).or_default().push((name, commit));
-            }
-        }
-        for (remote, branches) in remotes {
-            let git = self.git_for(remote)?;
-            git.delete(remote, &branches).map_err(|error| classify_failure(error, remote))?;
-        }
-        for (name, commit) in here {
-            self.repository.git.run(["update-ref", "-d", &name, &commit])?.ok()?;
-        }
-        Ok(())
-    }
-
-    /// The commit of a proposal branch on a remote, if it is ours.
-    fn ours_at(
-        &self,
-        remote: &str,
-        id: &str,
-        ours: &impl Fn(&str, &Files) -> bool,
-    ) -> Result<Option<String>, ExchangeError> {
-        let name = format!("refs/toft/offered/{id}");
-        let from = self.git_for(remote)?;
-        if !from.fetch(remote, &[&format!("+refs/heads/{PROPOSAL_PREFIX}{id}:{name}")], &["--no-filter"])? {
-            return Ok(None);
-        }
-        let commit = self.resolve(&name)?;
-        let files = content::at(&self.repository.git, &name, "");
-        self.repository.git.run(["update-ref", "-d", &name])?.ok()?;
-        Ok(commit.filter(|_| files.is_ok_and(|files| ours(id, &files))))
-    }
-
-    /// Whether a branch of a remote proposes this issue; queries the remote.
-    pub fn proposed_at(&self, remote: &str, id: &str) -> Result<bool, ExchangeError> {
-        let branch = format!("refs/heads/{PROPOSAL_PREFIX}{id}");
-        let git = self.git_for(remote)?;
-        let ended = git.run(["ls-remote", "--exit-code", "--upload-pack=git-upload-pack", remote, &branch])?.end()?;
-        match ended.code {
-            0 => Ok(true),
-            2 => Ok(false),
-            _ => Err(classify_failure(
-                ended.ok("git ls-remote".into()).err().unwrap_or(RunError::Missing("git")),
-                remote,
-            )),
-        }
-    }
 }
 
 /// The local tracking ref of a remote branch, outside of refs/remotes so that git's commands do not list it.
 fn tracking(remote: &str, branch: &str) -> String {
     format!("refs/toft/remotes/{remote}/{}", branch.trim_start_matches("refs/heads/"))
+}
+
+/// A refspec for one branch that the remote need not have: only a pattern may match nothing.
+fn optional_refspec(branch: &str, to: &str) -> String {
+    let split = |name: &str| {
+        let last = name.char_indices().last().map_or(0, |(at, _)| at);
+        format!("{}*{}", &name[..last], &name[last..])
+    };
+    format!("+{}:{}", split(branch), split(to))
 }
 
 impl Exchange for Branch {
@@ -413,16 +331,19 @@ impl Exchange for Branch {
     fn fetch(&mut self) -> Result<Fetched, ExchangeError> {
         let Some((remote, git)) = &self.remote else { return Ok(Fetched::default()) };
         let below = |branch: &str| format!("+{branch}*:{}*", tracking(remote, branch));
-        let (ledger, proposals) = (below(&self.there), below(&format!("refs/heads/{PROPOSAL_PREFIX}")));
-        let all = format!("refs/heads/{PROPOSAL_PREFIX}").starts_with(&self.there);
-        let refs: &[&str] = if all { &[&ledger] } else { &[&ledger, &proposals] };
-        git.fetch(remote, refs, &["--prune", "--no-filter"])?;
+        let mut refs = vec![below(&format!("{}/", self.there)), below(&format!("refs/heads/{PROPOSAL_PREFIX}"))];
+        refs.push(optional_refspec(&self.there, &tracking(remote, &self.there)));
+        if let Some(former) = self.former_branch.as_ref().filter(|former| **former != self.there) {
+            refs.push(optional_refspec(former, &tracking(remote, former)));
+            refs.push(format!("^{former}/*"));
+        }
+        let refs: Vec<&str> = refs.iter().map(String::as_str).collect();
+        git.fetch(remote, &refs, &["--prune", "--no-filter"])?;
         self.asked = true;
         let before = self.theirs.take();
         self.theirs = self.known(&self.there)?;
         self.refuse_other_branch()?;
-        self.former = if self.theirs.is_none() { self.fetch_former()? } else { None };
-        self.theirs = self.theirs.take().or_else(|| self.former.clone());
+        self.find_former()?;
         let rewritten = match (&before, &self.theirs) {
             // We pushed this commit ourselves, on top of the previous one.
             (Some(_), Some(now)) if self.here.as_ref() == Some(now) => false,
@@ -435,10 +356,17 @@ impl Exchange for Branch {
     }
 
     fn theirs(&mut self) -> Result<Files, ExchangeError> {
-        match self.theirs.clone() {
-            Some(commit) => Ok(self.files_at(&commit)?),
-            None => Ok(Files::new()),
+        let mut files = match self.theirs.clone() {
+            Some(commit) => self.files_at(&commit)?,
+            None => Files::new(),
+        };
+        // Lines of one issue are merged by whoever reads them.
+        if let Some(former) = self.former.as_ref().filter(|_| !self.is_renamed()) {
+            for (name, bytes) in content::at(&self.repository.git, former, &self.former_prefix)? {
+                files.entry(name).or_default().extend(bytes);
+            }
         }
+        Ok(files)
     }
 
     fn record(&mut self, message: &str) -> Result<bool, ExchangeError> {
@@ -468,29 +396,26 @@ impl Exchange for Branch {
     }
 
     fn send(&mut self) -> Result<Sent, ExchangeError> {
-        let (Some((remote, git)), Some(here)) = (&self.remote, &self.here) else { return Ok(Sent::Same) };
-        if self.theirs.as_ref() == Some(here) && self.former.is_none() {
+        let was_renamed = self.is_renamed();
+        if self.remote.is_some() && self.here.is_some() && self.theirs == self.here && !was_renamed {
+            self.delete_former(false);
             return Ok(Sent::Same);
         }
+        let (Some((remote, git)), Some(here)) = (&self.remote, &self.here) else { return Ok(Sent::Same) };
         let what = format!("{here}:{}", self.there);
         let sent = match &self.replaces {
             // What was rewritten has its old history under the former name.
-            Some(was) if self.former.is_none() => git.replace(remote, &what, &self.there, was),
+            Some(was) if !was_renamed => git.replace(remote, &what, &self.there, was),
             _ => git.push(remote, &what),
         };
         match sent {
             Ok(()) => {
-                if let Some(former) = self.former.take() {
-                    self.notes.push(match git.delete(remote, &[(FORMER_BRANCH.to_owned(), former)]) {
-                        Ok(()) => format!("the branch `toft` of {remote} is `{LEDGER_BRANCH}` now"),
-                        Err(error) => format!("the ledger is `{LEDGER_BRANCH}` of {remote} now; `toft` stays: {error}"),
-                    });
-                }
                 if self.replaces.take().is_some() {
                     self.repository.git.run(["update-ref", &tracking(remote, &self.there), here])?.ok()?;
                 }
                 // After a normal push, the next fetch updates the tracking ref.
                 self.theirs = Some(here.clone());
+                self.delete_former(was_renamed);
                 self.seen = self.look();
                 Ok(Sent::Done)
             }
@@ -517,7 +442,10 @@ impl Exchange for Branch {
     fn also_in(&self, text: &str) -> Result<Vec<String>, ExchangeError> {
         let mut found = Vec::new();
         let mut known = vec![format!("refs/heads/{PROPOSAL_PREFIX}"), "refs/toft/offered/".to_owned()];
-        known.extend(self.remote().map(|remote| tracking(remote, &format!("refs/heads/{PROPOSAL_PREFIX}"))));
+        if let Some(remote) = self.remote() {
+            known.push(tracking(remote, &format!("refs/heads/{PROPOSAL_PREFIX}")));
+            known.extend(self.former_branch.iter().map(|former| tracking(remote, former)));
+        }
         let listed = self.repository.git.run(["for-each-ref", "--format=%(refname)"])?.args(&known).text()?;
         for name in listed.lines() {
             let paths = [ISSUES, super::ARCHIVE].map(|path| format!("{}{path}", self.prefix));
@@ -525,6 +453,15 @@ impl Exchange for Branch {
             if self.repository.git.run(words)?.maybe()?.is_some() {
                 let shown = name.trim_start_matches("refs/heads/").trim_start_matches("refs/toft/remotes/");
                 found.push(shown.to_owned());
+            }
+        }
+        // A user's own git fetches every branch.
+        let project = Git::of(&self.project)?;
+        let fetched = ["refs/remotes/*/toft-ledger", "refs/remotes/*/toft", "refs/toft/ledger"];
+        let listed = project.run(["for-each-ref", "--format=%(refname)"])?.args(fetched).text()?;
+        for name in listed.lines() {
+            if project.run(["log", "-1", "--format=%H", &format!("-S{text}"), name, "--"])?.maybe()?.is_some() {
+                found.push(format!("{} of your repository", name.trim_start_matches("refs/remotes/")));
             }
         }
         Ok(found)
@@ -535,6 +472,10 @@ impl Exchange for Branch {
             Some(first) => Ok(Some(self.files_at(&first)?)),
             None => Ok(Some(Files::new())),
         }
+    }
+
+    fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     fn tidy(&self) {

@@ -321,6 +321,10 @@ impl Exchange for OwnHg {
         Ok(None)
     }
 
+    fn take_notes(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn tidy(&self) {}
 
     fn forget_unreachable(&self) -> Result<(), ExchangeError> {

@@ -51,12 +51,14 @@ pub struct Contact<'r> {
     pub branch: Option<&'r str>,
     /// Time limit for an answer of the remote.
     pub patience: Duration,
+    /// Nothing of the user's is changed.
+    pub dry_run: bool,
 }
 
 impl<'r> Contact<'r> {
     /// Contact with `remote` on the default ledger branch, with a timeout of one minute.
     pub fn to(remote: Option<&'r str>) -> Self {
-        Self { remote, branch: None, patience: Duration::from_secs(60) }
+        Self { remote, branch: None, patience: Duration::from_secs(60), dry_run: false }
     }
 }
 
@@ -174,6 +176,9 @@ pub trait Exchange {
     /// The files of the first parent of a new commit; `None` if they are unknown.
     fn before(&mut self) -> Result<Option<Files>, ExchangeError>;
 
+    /// Takes what became of the ledger's repositories and branches, for the user.
+    fn take_notes(&mut self) -> Vec<String>;
+
     /// Packs recorded and fetched objects if there are enough of them.
     fn tidy(&self);
 
@@ -209,7 +214,7 @@ pub fn of_directory(dir: &Path, parts: bool, reach: Contact<'_>) -> Result<Optio
         return Ok(Some(DirectoryExchange::Shared(Box::new(Tree::open(&site.checkout, dir, reach)?), why)));
     }
     Ok(match site.checkout.vcs {
-        Vcs::Git | Vcs::Jj => Branch::open_part(&site.checkout, dir, prefix_on_branch(&site, parts), reach)?
+        Vcs::Git | Vcs::Jj => Branch::open_own(&site, prefix_on_branch(&site, parts), reach)?
             .map(|branch| DirectoryExchange::Exclusive(Box::new(branch))),
         Vcs::Hg | Vcs::Sl => Some(DirectoryExchange::Exclusive(Box::new(hg::OwnHg::open(site, reach)?))),
         Vcs::None => None,

@@ -28,7 +28,13 @@ pub(crate) fn remotes(git_dir: &Path) -> Result<Vec<(String, String)>, RunError>
 fn is_plain(text: &str) -> bool {
     let usual = |line: &str| line.strip_prefix("[remote \"").is_some_and(|rest| rest.ends_with("\"]"));
     let lower = text.to_ascii_lowercase();
+    // Quotes, comments and continued lines are git's to read, and so are several values of one key.
+    let is_simple = |line: &&str| !line.contains(['"', '\\', '#', ';']) && !line.trim_end().ends_with('=');
+    let urls: Vec<&str> = lower.lines().filter(|line| line.trim_start().starts_with("url")).collect();
+    let remotes = lower.lines().filter(|line| line.trim_start().starts_with("[remote")).count();
     !lower.contains("include")
+        && urls.iter().all(is_simple)
+        && urls.len() <= remotes
         && lower
             .lines()
             .zip(text.lines())
@@ -142,20 +148,23 @@ pub(super) fn ledger_git(
 
 /// Settings of a repository that say how a remote of it is reached.
 fn contact_settings(project: &Path, remote: &str, url: &str) -> Result<Settings, RunError> {
-    const SIGNS: [&str; 6] = ["pushurl", "[url", "[http", "[ssh", "[credential", "include"];
-    let mut settings = vec![(format!("remote.{remote}.url"), url.to_owned())];
-    settings.retain(|_| remote != url);
-    let text = fs::read_to_string(project.join("config")).unwrap_or_default().to_ascii_lowercase();
-    if !SIGNS.iter().any(|sign| text.contains(sign)) {
-        return Ok(settings);
+    const SIGNS: [&str; 8] = ["pushurl", "[url", "[http", "[ssh", "[credential", "include", "[user", "worktreeconfig"];
+    if remote == url {
+        return Ok(Settings::new());
     }
+    let text = fs::read_to_string(project.join("config")).unwrap_or_default();
+    let lower = text.to_ascii_lowercase();
+    if is_plain(&text) && !SIGNS.iter().any(|sign| lower.contains(sign)) {
+        return Ok(vec![(format!("remote.{remote}.url"), url.to_owned())]);
+    }
+    let mut settings = Settings::new();
     let listed = Git::of(project)?.run(["config", "--list", "--show-scope", "-z"])?.ok()?;
     let mut words = listed.split(|byte| *byte == 0).map(String::from_utf8_lossy);
-    let push_url = format!("remote.{remote}.pushurl");
+    let urls = ["url", "pushurl"].map(|name| format!("remote.{remote}.{name}"));
     while let (Some(scope), Some(setting)) = (words.next(), words.next()) {
         let Some((key, value)) = setting.split_once('\n') else { continue };
         let of_contact = ["url.", "http.", "ssh.", "credential."].iter().any(|section| key.starts_with(section));
-        if matches!(&*scope, "local" | "worktree") && (of_contact || key == push_url) {
+        if matches!(&*scope, "local" | "worktree") && (of_contact || urls.iter().any(|url| url == key)) {
             settings.push((key.to_owned(), value.to_owned()));
         }
     }
@@ -211,9 +220,9 @@ impl RemoteGit {
         }
     }
 
-    /// Deletes branches of the remote, each only if it is still at the given commit. A missing or changed branch is
-    /// left alone.
-    pub(super) fn delete(&self, at: &str, branches: &[(String, String)]) -> Result<(), RunError> {
+    /// Deletes branches of the remote, each only if it is still at the given commit. Returns false if one was missing or
+    /// has changed, which is left alone.
+    pub(super) fn delete(&self, at: &str, branches: &[(String, String)]) -> Result<bool, RunError> {
         let words = ["push", "--receive-pack=git-receive-pack", "--quiet", "--no-verify", "--no-recurse-submodules"];
         let leases: Vec<String> =
             branches.iter().map(|(name, commit)| format!("--force-with-lease={name}:{commit}")).collect();
@@ -223,9 +232,9 @@ impl RemoteGit {
             Err(RunError::Failed { said, .. })
                 if said.contains("stale info") || said.contains("remote ref does not exist") =>
             {
-                Ok(())
+                Ok(false)
             }
-            ended => ended.map(drop),
+            ended => ended.map(|_| true),
         }
     }
 
