@@ -61,7 +61,7 @@ pub struct Browser {
 impl Browser {
     /// Starts it.
     pub fn start(home: &Home) -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = crate::stories_dir();
         let tools = tool_dir("browser");
         assert!(tools.join("node_modules").is_dir(), "{}: .ci/run installs it", tools.display());
         let mut child = Command::new("node")

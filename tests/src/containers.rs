@@ -179,7 +179,7 @@ fn write(home: &mut Home, variable: &str, text: &str) {
 
 /// A directory that looks like a clone with a release build.
 pub fn clone_with_build(dir: &Path) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
+    let root = crate::stories_dir().join("..").canonicalize().unwrap();
     fs::create_dir_all(dir.join("target/release")).unwrap();
     fs::copy(toft_bin(), dir.join("target/release/toft")).unwrap();
     let deploy = root.join("deploy");

@@ -88,9 +88,14 @@ pub fn toft_bin() -> PathBuf {
     path
 }
 
+/// The directory of the stories in the checkout that tells them, which need not be the one that they were compiled in.
+pub fn stories_dir() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+}
+
 /// Returns the directory that cargo builds in: `CARGO_TARGET_DIR`, or `target/` of the project.
 pub fn build_dir() -> PathBuf {
-    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let default = || stories_dir().join("../target");
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(default, PathBuf::from)
 }
 

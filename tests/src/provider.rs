@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, ChildStdout, Stdio},
 };
 
@@ -23,7 +23,7 @@ pub struct Provider {
 impl Provider {
     /// Starts it, if `.ci/run` has installed it.
     pub fn start(home: &Home) -> Option<Self> {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let here = crate::stories_dir();
         let dir = tool_dir("oidc");
         if !dir.join("node_modules").is_dir() {
             assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "the provider is not installed; .ci/run does it");

@@ -71,7 +71,8 @@ fn main() -> ExitCode {
 
 /// The workspace's root.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    // Not where it was compiled, which may have been in another clone.
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from).join("..")
 }
 
 /// Where cargo builds.

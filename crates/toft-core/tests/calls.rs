@@ -11,7 +11,7 @@ use toft_core::{
 };
 
 fn source(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(path)
+    Path::new(&std::env::var("CARGO_MANIFEST_DIR").expect("cargo names the package")).join("src").join(path)
 }
 
 #[test]

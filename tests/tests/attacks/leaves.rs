@@ -334,7 +334,7 @@ fn names_are_git_s_author_unless_agents_are_wanted() {
 #[test]
 fn each_kind_of_clone_publishes_what_the_table_says() {
     let home = Home::new();
-    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/share.md")).unwrap();
+    let text = fs::read_to_string(toft_stories::stories_dir().join("../docs/guides/share.md")).unwrap();
     let row = |kind: &str| -> Vec<String> {
         let start = format!("| {kind} |");
         let line = text.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("{kind} is not told"));

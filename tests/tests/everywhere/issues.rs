@@ -194,7 +194,7 @@ fn an_issue_given_back_is_open_again_and_one_that_is_held_is_not_closed_by_hand(
 
 /// The ledger of another project, as published; one of the same shape where that is not to be had.
 fn beads() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/beads-824.jsonl");
+    let path = toft_stories::stories_dir().join("../../shared/data/beads-824.jsonl");
     fs::read_to_string(path).unwrap_or_else(|_| (0..200).map(made_up).collect())
 }
 

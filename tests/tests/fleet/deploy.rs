@@ -9,7 +9,7 @@ use toft_stories::prelude::*;
 use toft_stories::repositories::add;
 
 fn text(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
+    fs::read_to_string(toft_stories::stories_dir().join("..").join(path)).unwrap()
 }
 
 /// The commands that the guide shows below a heading, block by block.

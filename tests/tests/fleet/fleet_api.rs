@@ -9,7 +9,7 @@ fn server(home: &Home) -> FleetServer {
 
 /// The table of the reference: verbs, and the roles that may send them.
 fn table() -> BTreeMap<String, Vec<String>> {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/tokens.md")).unwrap();
+    let text = fs::read_to_string(toft_stories::stories_dir().join("../docs/reference/tokens.md")).unwrap();
     let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let mut rows = text.lines().filter(|line| line.starts_with('|')).map(cells);
     let roles = rows.next().unwrap();
@@ -433,7 +433,7 @@ fn clients_that_are_made_from_the_description_claim_and_finish() {
     let dir = home.path().join("api");
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("openapi.json"), described.to_string()).unwrap();
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi");
+    let here = toft_stories::stories_dir().join("openapi");
     for file in ["package.json", "tsconfig.json", "claim.ts", "claim.py"] {
         fs::copy(here.join(file), dir.join(file)).unwrap();
     }

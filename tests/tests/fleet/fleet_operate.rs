@@ -109,7 +109,7 @@ impl Drop for Collector {
 
 /// Starts a collector, if `.ci/run` has installed it.
 fn collector(home: &Home) -> Option<Collector> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = toft_stories::stories_dir();
     let python = tool_dir("traces").join("bin/python");
     if !python.exists() {
         assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "the collector is not installed; .ci/run does it");

@@ -19,7 +19,7 @@ fn python() -> Option<PathBuf> {
 fn the_official_client_works_over_every_revision() {
     let Some(python) = python() else { return };
     let (home, repo) = Home::with_repository("api");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/client.py");
+    let script = toft_stories::stories_dir().join("mcp/client.py");
     let words = [script.to_str().unwrap(), toft_bin().to_str().unwrap(), repo.to_str().unwrap()].map(str::to_owned);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let talks: Value = serde_json::from_str(&home.run(&repo, python.to_str().unwrap(), &words)).unwrap();

@@ -63,7 +63,7 @@ fn typing() -> Home {
 
 /// Runs a document's transcripts, one after the other, in a new repository.
 fn runs(document: &str, at_least: usize) {
-    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document)).unwrap();
+    let text = std::fs::read_to_string(toft_stories::stories_dir().join("..").join(document)).unwrap();
     let home = typing();
     let repo = home.git("work");
     let bin = toft_bin();
@@ -91,7 +91,7 @@ fn is_typed(document: &str, home: &Home) {
 
 /// The same, with something else in place of what the text names.
 fn is_typed_with(document: &str, home: &Home, change: impl FnOnce(String) -> String) {
-    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document)).unwrap();
+    let text = std::fs::read_to_string(toft_stories::stories_dir().join("..").join(document)).unwrap();
     let text = change(text);
     let place = home.path().join("home");
     let path = format!("{}:{}", toft_bin().parent().unwrap().display(), home.variable("PATH"));

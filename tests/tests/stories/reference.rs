@@ -7,7 +7,7 @@ fn the_reference_in_the_book_is_what_the_binary_says() {
     let home = Home::new();
     let written = home.path().join("reference");
     home.toft(home.path(), &["reference", "--dir", written.to_str().unwrap()]).ok();
-    let checked_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference");
+    let checked_in = toft_stories::stories_dir().join("../docs/reference");
     let names = |dir: &Path| {
         let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();

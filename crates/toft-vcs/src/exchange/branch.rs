@@ -77,7 +77,8 @@ impl Branch {
         let mut branch = Self::open_part(&site.checkout, &site.dir, prefix, reach)?;
         if let Some(branch) = &mut branch {
             let head = fs::read_to_string(branch.project.join("HEAD")).unwrap_or_default();
-            branch.former_branch = head.strip_prefix("ref: ").map(|name| name.trim().to_owned());
+            let checked_out = head.strip_prefix("ref: ").map(|name| name.trim().to_owned());
+            branch.former_branch = checked_out.filter(|name| *name != branch.there);
             branch.former_prefix.clone_from(&site.prefix);
         }
         Ok(branch)
