@@ -105,7 +105,7 @@ impl fmt::Display for Stuck {
 impl std::error::Error for Stuck {}
 
 impl Op {
-    /// Whether this call leaves every state in which it is possible as it was, which saves the search much work.
+    /// True of a call that leaves every state in which it is possible as it was, which saves the search much work.
     fn changes_nothing(self) -> bool {
         match self {
             Op::Claim { won } => won == Won::Refused,

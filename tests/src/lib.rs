@@ -117,7 +117,7 @@ pub fn story_server() -> Option<String> {
     std::env::var("TOFT_STORY_SERVER").ok()
 }
 
-/// Whether PostgreSQL is installed; it must be where nothing is skipped.
+/// Looks for PostgreSQL, which must be installed where nothing is skipped.
 pub fn has_postgresql() -> bool {
     let available = toft_cluster::available();
     assert!(available || std::env::var_os("TOFT_TEST_ALL").is_none(), "PostgreSQL is not installed");

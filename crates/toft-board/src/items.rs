@@ -217,8 +217,8 @@ pub(crate) fn address(repository: Option<&String>, id: &str) -> String {
 
 /// A part of an address.
 fn encoded(text: &str) -> String {
-    const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-    utf8_percent_encode(text, ESCAPED).to_string()
+    const ESCAPED_CHARACTERS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+    utf8_percent_encode(text, ESCAPED_CHARACTERS).to_string()
 }
 
 /// A time; the page says how long ago it was.

@@ -151,7 +151,9 @@ impl Plan<'_> {
             LedgerKind::Planning | LedgerKind::Shared => match own(ledger, reach) {
                 _ if !ledger.dir.exists() => Ok(()),
                 Ok(Some(DirectoryExchange::Exclusive(mut own))) => {
-                    self.exchange(ledger, own.as_mut(), wish, synced, step).map(drop)
+                    let exchanged = self.exchange(ledger, own.as_mut(), wish, synced, step);
+                    synced.said.append(&mut own.take_notes());
+                    exchanged.map(drop)
                 }
                 Ok(Some(DirectoryExchange::Shared(mut tree, why))) => {
                     let done = self.sync_tree(ledger, &mut tree, wish, synced, step);
@@ -228,7 +230,9 @@ impl Plan<'_> {
         synced: &mut Synced,
         step: &mut dyn FnMut(&str),
     ) -> Result<(), SyncTrouble> {
-        let theirs = self.exchange(ledger, branch, wish, synced, step)?;
+        let exchanged = self.exchange(ledger, branch, wish, synced, step);
+        synced.said.append(&mut branch.take_notes());
+        let theirs = exchanged?;
         if ledger.kept_by_others && !wish.try_only && matches!(synced.how, SyncStatus::Received | SyncStatus::Synced) {
             let gone = |remote: &str, id: &str| Ok(!branch.proposed_at(remote, id)?);
             synced.came = self.follow_proposals(ledger, theirs.as_ref(), gone)?;
@@ -285,19 +289,6 @@ impl Plan<'_> {
 
     /// Exchanges a ledger that may be recorded and sent. Returns the remote's files, if they were read.
     fn exchange(
-        &self,
-        ledger: &Ledger,
-        way: &mut dyn Exchange,
-        wish: &SyncOptions,
-        synced: &mut Synced,
-        step: &mut dyn FnMut(&str),
-    ) -> Result<Option<Files>, SyncTrouble> {
-        let exchanged = self.exchange_in_rounds(ledger, way, wish, synced, step);
-        synced.said.append(&mut way.take_notes());
-        exchanged
-    }
-
-    fn exchange_in_rounds(
         &self,
         ledger: &Ledger,
         way: &mut dyn Exchange,

@@ -76,7 +76,7 @@ fn in_book(path: &str) -> String {
     path.replace("README.md", "index.md")
 }
 
-/// Whether a link leads to a file that the book does not hold: code, or the list of pages that each of its pages shows.
+/// Finds links to files that the book does not hold: code, or the list of pages that each of its pages shows.
 fn is_outside(target: &str) -> bool {
     target.ends_with(".rs") || target.ends_with("SUMMARY.md")
 }

@@ -49,13 +49,13 @@ impl ToolHost for Commands {
     }
 
     fn waits(&self, name: &str, arguments: &Map<String, Value>) -> Option<Duration> {
-        let wait = arguments.get(tools::WAIT).filter(|_| name == "claim").and_then(Value::as_u64);
+        let wait = arguments.get(tools::WAIT_ARGUMENT).filter(|_| name == "claim").and_then(Value::as_u64);
         wait.filter(|wait| *wait > 0).map(|wait| Duration::from_secs(wait.min(tools::MAX_WAIT_SECONDS)))
     }
 
     fn call_waiting(&self, name: &str, arguments: &Map<String, Value>, wait: Duration) -> Waited {
         let mut arguments = arguments.clone();
-        arguments.insert(tools::WAIT.to_owned(), wait.as_secs().into());
+        arguments.insert(tools::WAIT_ARGUMENT.to_owned(), wait.as_secs().into());
         let answer = self.call(name, &arguments);
         match answer.data["error"]["code"] == "nothing_ready" {
             true => Waited::NotYet(answer),

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The argument that says how long a claim waits.
-pub(super) const WAIT: &str = "wait";
+pub(super) const WAIT_ARGUMENT: &str = "wait";
 /// Seconds that a call may wait.
 pub(super) const MAX_WAIT_SECONDS: u64 = 24 * 3600;
 /// Arguments that every tool takes.
@@ -61,7 +61,7 @@ use ToolEffect::{Deletes, Reads, Writes};
 pub(super) const TOOLS: [Tool; 13] = [
     tool("prime", "Who you are, what you hold, messages, ready work, the rules. Call first.", Writes, "prime", &[]),
     tool("ready", "What can start now, best first", Reads, "ready", &["label", "limit"]),
-    tool("claim", "Take work under a lease: the best ready, or id", Writes, "claim", &["id", "label", "ws", WAIT]),
+    tool("claim", "Take work under a lease: the best ready, or id", Writes, "claim", &["id", "label", "ws", WAIT_ARGUMENT]),
     tool("show", "An issue, task, workflow or agent; @ is what you hold", Reads, "show", &["id", "context", "why"]),
     tool("search", "Find issues", Reads, "list", &["text=search", "label", "status", "all"]),
     tool("add", "Write work down as an issue", Writes, "add",
@@ -243,7 +243,7 @@ fn find_argument<'c>(command: &'c clap::Command, shown: &str) -> Option<&'c Arg>
     command.get_arguments().find(is_named).or_else(first_word)
 }
 
-/// Whether each use of a flag has two values.
+/// True of a flag each use of which has two values.
 fn takes_pairs(argument: &Arg) -> bool {
     argument.get_num_args().is_some_and(|count| count.min_values() == 2)
 }

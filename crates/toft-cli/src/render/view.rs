@@ -1,4 +1,4 @@
-//! An outcome on its way to whoever asked: a command makes a [`CommandView`], and `Output` prints it.
+//! An outcome on its way to its caller: a command makes a [`CommandView`], and `Output` prints it.
 
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -177,7 +177,7 @@ impl Branch {
         Ok(())
     }
 
-    /// Whether the remote has the ledger under its former name only.
+    /// True while the remote has the ledger under its former name only.
     fn is_renamed(&self) -> bool {
         self.former.is_some() && self.theirs == self.former
     }
@@ -190,13 +190,21 @@ impl Branch {
         };
         let Some((remote, git)) = &self.remote else { return };
         match git.delete(remote, &[(FORMER_BRANCH.to_owned(), former)]) {
-            Ok(true) => self.notes.push(format!(
-                "the branch `toft` of {remote} is `{LEDGER_BRANCH}` now; where git fetched it: git remote prune {remote}"
-            )),
+            Ok(true) => {
+                self.notes.push(format!(
+                    "the branch `toft` of {remote} is `{LEDGER_BRANCH}` now; where git fetched it: git remote prune {remote}"
+                ));
+                // A purge that follows leaves nothing behind; the next fetch would remove it anyway.
+                let _ = self
+                    .repository
+                    .git
+                    .run(["update-ref", "-d", &tracking(remote, FORMER_BRANCH)])
+                    .and_then(|run| run.ok());
+            }
             Ok(false) => {}
-            Err(error) if was_renamed => self
-                .notes
-                .push(format!("the ledger is `{LEDGER_BRANCH}` of {remote} now; its branch `toft` could not be deleted: {error}")),
+            Err(error) if was_renamed => self.notes.push(format!(
+                "the ledger is `{LEDGER_BRANCH}` of {remote} now; its branch `toft` could not be deleted: {error}"
+            )),
             // That was said when the ledger moved.
             Err(_) => {}
         }
@@ -361,7 +369,7 @@ impl Exchange for Branch {
             Some(commit) => self.files_at(&commit)?,
             None => Files::new(),
         };
-        // Lines of one issue are merged by whoever reads them.
+        // The reader of a ledger merges lines of one issue.
         if let Some(former) = self.former.as_ref().filter(|_| !self.is_renamed()) {
             for (name, bytes) in content::at(&self.repository.git, former, &self.former_prefix)? {
                 files.entry(name).or_default().extend(bytes);

@@ -13,7 +13,7 @@ use super::{
 use crate::{RunError, Vcs, command::Run, lock::io};
 
 /// Prefix of our commit messages.
-const OURS: &str = "toft: ";
+const MESSAGE_PREFIX: &str = "toft: ";
 
 /// The exchange of a ledger's own repository.
 pub(super) struct OwnHg {
@@ -292,7 +292,8 @@ impl Exchange for OwnHg {
     fn foreign_commits(&mut self) -> Result<Vec<String>, ExchangeError> {
         let said = self.hg.ask(&self.unsent(), "{node|short} {desc|firstline}\\n")?;
         self.all_sent = said.is_empty();
-        let ours = |line: &&str| line.split_once(' ').is_some_and(|(_, said)| said.starts_with(OURS.trim_end()));
+        let ours =
+            |line: &&str| line.split_once(' ').is_some_and(|(_, said)| said.starts_with(MESSAGE_PREFIX.trim_end()));
         Ok(said.lines().filter(|line| !line.is_empty() && !ours(line)).map(str::to_owned).collect())
     }
 

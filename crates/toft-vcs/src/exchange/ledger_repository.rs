@@ -15,7 +15,7 @@ pub const LEDGER_BRANCH: &str = "toft-ledger";
 /// The ref of a ledger in its repository.
 pub(super) const LEDGER_REF: &str = "refs/heads/toft-ledger";
 /// The directory of the repository, in the state directory of its project.
-const DIRECTORY: &str = "ledger.git";
+const REPOSITORY_NAME: &str = "ledger.git";
 /// The ref of a ledger that was kept in its project's repository.
 const FORMER_REF: &str = "refs/toft/ledger";
 /// The history of that ref, if this repository has one of its own already.
@@ -44,7 +44,7 @@ pub(super) struct LedgerRepository {
 impl LedgerRepository {
     /// The path of the repository for a project with this state directory.
     pub(super) fn path(state: &Path) -> PathBuf {
-        state.join(DIRECTORY)
+        state.join(REPOSITORY_NAME)
     }
 
     /// Opens the repository of the ledger of `project`, or creates it. One that git does not recognise is set aside: a
@@ -55,7 +55,7 @@ impl LedgerRepository {
             return Err(ExchangeError::Conflict(format!("{} is a link; toft keeps a directory there", dir.display())));
         }
         if dir.exists() && !is_whole(&dir) {
-            let aside = state.join(format!("{DIRECTORY}.damaged-{}", std::process::id()));
+            let aside = state.join(format!("{REPOSITORY_NAME}.damaged-{}", std::process::id()));
             fs::rename(&dir, &aside).map_err(io("set aside", &dir))?;
             notes.push(format!("the ledger's history was damaged; it is in {}, and begins anew", aside.display()));
         }
@@ -67,7 +67,7 @@ impl LedgerRepository {
         if dry_run { Ok(repository) } else { repository.with_former_history(project) }
     }
 
-    /// Creates the repository aside, so that nobody meets half of one.
+    /// Creates the repository aside, and renames it: no command meets half of one.
     fn create(dir: &Path, state: &Path, project: &Path) -> Result<(), ExchangeError> {
         private::create_dir_all(state).map_err(io("make", state))?;
         remove_stale_drafts(state);
@@ -77,7 +77,7 @@ impl LedgerRepository {
         // Otherwise neither could fetch from the other.
         let format = if config.contains("objectformat=sha256") { "sha256" } else { "sha1" };
         let branch = format!("--initial-branch={LEDGER_BRANCH}");
-        // Whatever the umask, nobody else reads it.
+        // Readable by its owner alone, whatever the umask.
         let words = ["init", "--quiet", "--bare", "--shared=0600", "--template=", &branch, "--object-format", format];
         Git::outside(state).run(words)?.arg(draft.path()).ok()?;
         let git = Git::of(draft.path())?;
@@ -128,8 +128,9 @@ impl LedgerRepository {
         }
     }
 
-    /// Removes what no ref reaches any more.
+    /// Removes what no ref of the ledger reaches any more, with a history that only lay beside it.
     pub(super) fn forget_unreachable(&self) -> Result<(), RunError> {
+        self.git.run(["update-ref", "-d", FORMER_HISTORY])?.ok()?;
         self.dir.parent().into_iter().for_each(remove_stale_drafts);
         self.repack("--prune=now")
     }
@@ -144,13 +145,13 @@ impl LedgerRepository {
     }
 }
 
-/// Whether git takes a directory for a repository.
+/// Tells a repository, as git recognises one, from a damaged directory.
 fn is_whole(dir: &Path) -> bool {
     let has_head = fs::read_to_string(dir.join("HEAD")).is_ok_and(|head| head.starts_with("ref: "));
     has_head && dir.join("objects").is_dir() && dir.join("refs").is_dir()
 }
 
-/// Whether nobody has touched a file or directory for so long that its process is gone.
+/// Tells a file or directory that a killed process left, by its age.
 fn is_stale(path: &Path) -> bool {
     let since = || fs::symlink_metadata(path).ok()?.modified().ok()?.elapsed().ok();
     since().is_some_and(|since| since > STALE_AGE)
@@ -171,7 +172,7 @@ fn remove_stale_locks(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|end| end == "lock") && is_stale(&path) {
-            // Whoever needs the lock says so if it is still there.
+            // A lock that stays makes git fail, with its path.
             let _ = fs::remove_file(&path);
         } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) && !path.ends_with("objects") {
             remove_stale_locks(&path);
@@ -179,7 +180,7 @@ fn remove_stale_locks(dir: &Path) {
     }
 }
 
-/// Gives a new repository to the owner of the state directory: root may sync for somebody who syncs next.
+/// Gives a new repository to the owner of the state directory: root may be the first to sync.
 fn give_to_owner_of(state: &Path, path: &Path) {
     private::give_to_owner_of(state, path);
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -303,6 +304,9 @@ mod tests {
         let late = git.run(["rev-parse", FORMER_REF]).unwrap().text().unwrap();
         let own = LedgerRepository::open(&state, &git_dir, false).unwrap();
         assert_eq!(own.git.run(["rev-parse", FORMER_HISTORY]).unwrap().text().unwrap(), late);
+        // A purge leaves nothing of it.
+        own.forget_unreachable().unwrap();
+        assert_ne!(own.git.run(["cat-file", "-e", &late]).unwrap().end().unwrap().code, 0);
     }
 
     #[test]

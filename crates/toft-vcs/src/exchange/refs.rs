@@ -148,13 +148,14 @@ pub(super) fn ledger_git(
 
 /// Settings of a repository that say how a remote of it is reached.
 fn contact_settings(project: &Path, remote: &str, url: &str) -> Result<Settings, RunError> {
-    const SIGNS: [&str; 8] = ["pushurl", "[url", "[http", "[ssh", "[credential", "include", "[user", "worktreeconfig"];
+    const CONTACT_SECTIONS: [&str; 8] =
+        ["pushurl", "[url", "[http", "[ssh", "[credential", "include", "[user", "worktreeconfig"];
     if remote == url {
         return Ok(Settings::new());
     }
     let text = fs::read_to_string(project.join("config")).unwrap_or_default();
     let lower = text.to_ascii_lowercase();
-    if is_plain(&text) && !SIGNS.iter().any(|sign| lower.contains(sign)) {
+    if is_plain(&text) && !CONTACT_SECTIONS.iter().any(|sign| lower.contains(sign)) {
         return Ok(vec![(format!("remote.{remote}.url"), url.to_owned())]);
     }
     let mut settings = Settings::new();

@@ -14,7 +14,7 @@ use crate::{Checkout, RunError, Vcs, command::Run, git_run::Git};
 
 const ATTRIBUTES: &str = ".gitattributes";
 /// Prefix of our index files in a git directory; the process id follows.
-const INDEX: &str = "toft-index.";
+const INDEX_FILE_PREFIX: &str = "toft-index.";
 /// An index file without writes for this long was left by a killed process.
 const ABANDONED_INDEX_AGE: Duration = Duration::from_secs(3_600);
 
@@ -258,7 +258,7 @@ fn with_files(
 /// A tree with these entries replaced.
 fn with_entries(git: &Git, git_dir: &Path, tree: &str, entries: &[String]) -> Result<String, RunError> {
     remove_old_indexes(git_dir);
-    let index = git_dir.join(format!("{INDEX}{}", std::process::id()));
+    let index = git_dir.join(format!("{INDEX_FILE_PREFIX}{}", std::process::id()));
     let built = (|| {
         let with = |args: &[&str]| Ok::<_, RunError>(git.run(args)?.env("GIT_INDEX_FILE", &index));
         with(&["read-tree", tree])?.ok()?;
@@ -274,7 +274,7 @@ fn with_entries(git: &Git, git_dir: &Path, tree: &str, entries: &[String]) -> Re
 /// Removes index files of killed processes.
 fn remove_old_indexes(git_dir: &Path) {
     for entry in fs::read_dir(git_dir).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(INDEX);
+        let ours = entry.file_name().to_string_lossy().starts_with(INDEX_FILE_PREFIX);
         let since = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
         if ours && since().is_some_and(|since| since > ABANDONED_INDEX_AGE) {
             let _ = fs::remove_file(entry.path());
