@@ -1,4 +1,4 @@
-//! The plan as a drawing, with the layout of `toft graph --svg`.
+//! The plan as a drawing, with the layout of `toft list --graph=svg`.
 
 use crate::items::address;
 use maud::{Markup, html};

@@ -49,7 +49,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (USAGE, "inside_repository", "workspaces would be created inside a repository"),
     (USAGE, "invalid", "a value is not allowed for its field"),
     (USAGE, "missing_variables", "a template needs more variables"),
-    (FAILED, "unverified", "a command of `[verify]` fails on the commit"),
+    (FAILED, "unverified", "a command of the check fails on the commit"),
     (USAGE, "needs_evidence", "done needs a commit, an artefact, or a reason why nothing had to change"),
     (
         USAGE,
@@ -72,7 +72,7 @@ pub(crate) const CODES: &[(u8, &str, &str)] = &[
     (NOT_FOUND, "unknown_repository", "the store does not know this repository: run `toft init`"),
     (NOT_ALLOWED, "access_denied", "the store's file or server denies access"),
     (NOT_ALLOWED, "no_token", "this user has no token for the server: `toft login URL`"),
-    (NOT_ALLOWED, "agent_paused", "the agent is paused: `toft resume NAME`"),
+    (NOT_ALLOWED, "agent_paused", "the agent is paused: `toft pause --off NAME`"),
     (NOT_ALLOWED, "agent_removed", "the agent was removed"),
     (NOT_ALLOWED, "confined", "an agent in a sandbox or a container has the rights of its own task only"),
     (NOT_ALLOWED, "denied", "the remote denies access"),

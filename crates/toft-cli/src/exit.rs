@@ -404,7 +404,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::AgentPaused { agent, .. } => (
             NOT_ALLOWED,
             "agent_paused",
-            format!("toft resume {agent}; on a drained machine, toft resume --machine NAME"),
+            format!("toft pause --off {agent}; on a drained machine, toft pause --off --machine NAME"),
         ),
         Refusal::Exists { .. } => (CONFLICT, "exists", "choose another name".into()),
         Refusal::NoRoom { .. } => (

@@ -123,7 +123,7 @@ pub fn table() -> String {
             [Role::Worker, Role::Coordinator, Role::Human].map(|role| if action.allows(role) { "yes" } else { "-" });
         text.push_str(&format!("{:width$}  {worker:6}  {coordinator:11}  {human}\n", action.to_string()));
     }
-    text
+    text.trim_end().to_owned()
 }
 
 /// Refuses an action that the caller's role does not allow. Every verb that acts on the work of others calls this.

@@ -415,20 +415,15 @@ pub struct Limits {
     pub max_age: Option<Duration>,
     /// Maximum number of bytes of all workspaces.
     pub max_bytes: Option<u64>,
-    /// Maximum number of workspaces.
-    pub max_count: Option<usize>,
     /// Their current size in bytes.
     pub bytes: u64,
-    /// Their current number.
-    pub count: usize,
 }
 
 impl Limits {
-    /// Too old, or one too many; the oldest are looked at first.
+    /// Whether it was not used for longer than the maximum.
     #[must_use]
     pub fn too_old(&self, workspace: &Workspace) -> bool {
         self.max_age.is_some_and(|age| self.now.since(workspace.used) >= age)
-            || self.max_count.is_some_and(|most| self.count > most)
     }
 
     fn too_large(&self) -> bool {

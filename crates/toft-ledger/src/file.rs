@@ -284,10 +284,14 @@ impl LedgerLock {
     }
 
     fn open(lock: &Path) -> io::Result<File> {
-        if let Some(dir) = lock.parent() {
-            create_dir_all(dir)?;
+        let open = || options_beside(lock).append(true).open(lock);
+        match (open(), lock.parent()) {
+            (Err(error), Some(dir)) if error.kind() == io::ErrorKind::NotFound => {
+                create_dir_all(dir)?;
+                open()
+            }
+            (opened, _) => opened,
         }
-        options_beside(lock).append(true).open(lock)
     }
 
     /// Appends lines durably to the current file: if a checkout replaced it in the meantime, the new file gets them
@@ -417,6 +421,9 @@ fn options_beside(path: &Path) -> OpenOptions {
 
 /// Creates missing directories as private as their parent.
 fn create_dir_all(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

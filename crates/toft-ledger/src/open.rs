@@ -50,20 +50,32 @@ pub fn read(dir: &Path, name: &str) -> io::Result<Vec<u8>> {
 /// Fails if `dir`, a directory in `name`, or the file itself exists and is not a directory or a plain file. A name that
 /// ends in `/` is that of a directory.
 pub fn refuse_links(dir: &Path, name: &str) -> io::Result<()> {
+    if is_plain(dir, false)? {
+        refuse_links_below(dir, name)?;
+    }
+    Ok(())
+}
+
+/// Does the same for a `dir` that was just looked at; returns whether `name` exists.
+pub fn refuse_links_below(dir: &Path, name: &str) -> io::Result<bool> {
     let (mut path, directory) = (dir.to_owned(), name.ends_with('/'));
     let mut names = name.split('/').filter(|name| !name.is_empty()).peekable();
-    loop {
-        let last = names.peek().is_none() && path != dir && !directory;
-        match fs::symlink_metadata(&path) {
-            Ok(found) if last && found.is_file() || !last && found.is_dir() => {}
-            Ok(_) => return Err(not_plain(&path)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
+    while let Some(name) = names.next() {
+        path.push(name);
+        if !is_plain(&path, names.peek().is_none() && !directory)? {
+            return Ok(false);
         }
-        match names.next() {
-            Some(name) => path.push(name),
-            None => return Ok(()),
-        }
+    }
+    Ok(true)
+}
+
+/// Whether a plain file or directory exists; fails if something else does.
+fn is_plain(path: &Path, file: bool) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if file && found.is_file() || !file && found.is_dir() => Ok(true),
+        Ok(_) => Err(not_plain(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

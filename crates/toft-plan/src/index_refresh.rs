@@ -95,6 +95,7 @@ impl Plan<'_> {
             _ => LedgerLock::take_within(&ledger.lock, patience).ok().flatten(),
         };
         if turn.is_some() {
+            self.store()?.end_snapshot();
             stale = self.stale(ledger)?;
         }
         if !stale.is_empty() {

@@ -147,8 +147,10 @@ impl Carried {
             }
             Err(error) => Err(io("read", path)(error)),
         };
-        let directory = seen(&root.join(super::place::IN_TREE))?.is_some_and(|seen| seen.is_dir());
-        match seen(&path)?.filter(|_| directory) {
+        if !seen(&root.join(super::place::IN_TREE))?.is_some_and(|seen| seen.is_dir()) {
+            return Ok(None);
+        }
+        match seen(&path)? {
             None => Ok(None),
             Some(seen) if !seen.is_file() => Err(wrong("is not a regular file")),
             Some(seen) if seen.len() > LONGEST_LIST => Err(wrong("is longer than 64 KiB")),

@@ -142,6 +142,8 @@ pub struct Plan<'t> {
     state: PathBuf,
     worktree: &'t str,
     replica: OnceLock<Replica>,
+    /// A ledger was seen.
+    written: OnceLock<()>,
     /// The name of people in ledgers; looked up at the first write.
     author: OnceLock<String>,
     /// The files of a plan at an earlier time.
@@ -196,6 +198,7 @@ impl<'t> Plan<'t> {
             state: checkout.state_dir(),
             worktree: &home.worktree,
             replica: OnceLock::new(),
+            written: OnceLock::new(),
             author: OnceLock::new(),
             aside: None,
         };
@@ -266,7 +269,13 @@ impl<'t> Plan<'t> {
 
     /// Whether no issue was ever written in this checkout.
     fn unwritten(&self) -> bool {
-        !self.ledgers.iter().any(|ledger| ledger.dir.exists())
+        self.written.get().is_none() && {
+            let found = self.ledgers.iter().any(|ledger| ledger.dir.exists());
+            if found {
+                self.written.get_or_init(|| ());
+            }
+            !found
+        }
     }
 
     /// The current time.
@@ -283,8 +292,8 @@ impl<'t> Plan<'t> {
         FoundIssue::of(&self.row_of(&index, text)?)
     }
 
-    /// The same for a caller that looks again under the lock before it writes: a known whole id is enough.
-    fn find_to_write(&self, text: &str) -> Result<FoundIssue, Error> {
+    /// The same for a caller that needs no more than what was read last, as one that just wrote it: a known whole id is enough.
+    pub fn find_as_read(&self, text: &str) -> Result<FoundIssue, Error> {
         let known = match self.unwritten() {
             true => None,
             false => self.copy_of(&self.index(Access::Read)?, text)?,
@@ -392,6 +401,7 @@ impl<'t> Plan<'t> {
         if self.unwritten() {
             return Ok(Vec::new());
         }
+        let _span = self.store()?.read_span();
         let now = self.now()?;
         // The index may share its connection with the store: one is asked after the other.
         let assignees = self.look()?.assignees()?;

@@ -140,6 +140,7 @@ impl<'t> Plan<'t> {
             state: dir,
             worktree: self.worktree,
             replica: OnceLock::new(),
+            written: OnceLock::new(),
             author: OnceLock::new(),
             aside: Some(aside),
         })

@@ -197,7 +197,9 @@ impl Ledger {
         let archive = self.dir.join(ARCHIVE);
         let plain = |name: &str| open::refuse_links(&self.dir, name).map_err(io("read", &self.dir));
         plain(ISSUES)?;
-        plain(&format!("{ARCHIVE}/"))?;
+        if !open::refuse_links_below(&self.dir, &format!("{ARCHIVE}/")).map_err(io("read", &self.dir))? {
+            return Ok(files);
+        }
         let found = match fs::read_dir(&archive) {
             Ok(found) => found,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(files),

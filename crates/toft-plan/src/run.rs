@@ -22,6 +22,7 @@ impl Plan<'_> {
     /// Adds the plan's offers to a claim request. Only issues whose ledger can be written are offered; returns the
     /// problem with the first that cannot.
     pub fn offer_to(&self, actor: &str, request: &mut claim::Request) -> Result<Option<Error>, Error> {
+        let _span = self.session.engine().read_span();
         self.tell();
         let Some(text) = &request.id else {
             let mut hindered = None;
@@ -78,6 +79,7 @@ impl Plan<'_> {
         if self.unwritten() {
             return;
         }
+        let _span = self.session.engine().read_span();
         let pending = match self.session.perform(Pending { scope: self.session.scope() }) {
             Ok(pending) => pending,
             Err(error) => return self.session.note_failure("the ledgers were not told yet", &error),
@@ -96,7 +98,7 @@ impl Plan<'_> {
     fn tell_one(&self, issue: &str, news: News) -> Result<(), Error> {
         let News { workflow, holder, outcome, ended_by, finished, bounced } = &news;
         let now = self.now()?;
-        let found = self.find_to_write(issue)?;
+        let found = self.find_as_read(issue)?;
         let ledger = self.route(Some(&found.ledger), None)?;
         // A claim that another clone wrote is not ours to give back.
         let theirs = holder.is_none() && self.claimed_elsewhere(ledger, &found.issue.id)?;

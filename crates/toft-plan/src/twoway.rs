@@ -262,8 +262,7 @@ pub(super) fn merge(known: Option<Record>, row: &Row, side: Side<'_>) -> Result<
         }
     }
     if known.field("deleted").is_some() && !taken.contains("deleted") && !taken.is_empty() {
-        notes
-            .push(format!("{0} is deleted here and was changed in beads: toft restore {0} brings it back", known.id()));
+        notes.push(format!("{0} is deleted here and was changed in beads: toft reopen {0} brings it back", known.id()));
     }
     let changed = record != known;
     for (name, value) in [(BASE, Some(base.to_string())), (UPDATED, theirs.field(UPDATED).map(str::to_owned))] {

@@ -1,6 +1,6 @@
 //! Issues that were deleted or moved before another clone had them: they leave no text except on this machine.
 //!
-//! Their lines are removed from the ledger and kept beside the repository's state, so that `toft restore` and `toft
+//! Their lines are removed from the ledger and kept beside the repository's state, so that `toft reopen` and `toft
 //! undo` can restore them.
 
 use std::{collections::HashSet, fs, path::PathBuf};
@@ -95,7 +95,7 @@ impl Plan<'_> {
     }
 
     /// Puts a deleted issue that was never shared back into its ledger, still deleted, if no ledger contains it.
-    pub(super) fn recall(&self, text: &str) -> Result<(), Error> {
+    pub fn recall(&self, text: &str) -> Result<(), Error> {
         match self.find(text) {
             Err(Error::Refused(Refusal::NotFound { .. })) => {}
             found => return found.map(drop),

@@ -8,7 +8,7 @@ use toft_core::{
         DISCOVERED_FROM, Issue, Put,
         edit::{self, By, Edit},
         generate_id,
-        proposal::LOCAL,
+        proposal::{LOCAL, ProposalSide},
         route::{NewIssue, OWN},
     },
     refusal::Refusal,
@@ -141,6 +141,9 @@ impl Plan<'_> {
         build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+        let store = self.store()?;
+        store.end_snapshot();
+        let _span = store.read_span();
         self.refresh_in_turn(Some(ledger))?;
         let index = self.index(Access::Read)?;
         let mut draft = self.draft(&index, ledger)?;
@@ -170,7 +173,7 @@ impl Plan<'_> {
     /// The newest clock in any file of a ledger.
     fn newest(&self, index: &IndexTx<'_>, ledger: &Ledger) -> Result<Clock, Error> {
         let mut newest = Clock::ZERO;
-        for file in ledger.files()? {
+        for (_, file) in index.files()?.into_iter().filter(|(of, _)| *of == ledger.name) {
             let known = index.file(&ledger.name, &file)?.and_then(|state| state.newest.parse().ok());
             newest = newest.max(known.unwrap_or_default());
         }
@@ -321,8 +324,11 @@ impl Plan<'_> {
         self.change(id, "issue.edited", change)
     }
 
-    /// Closes an issue that no agent holds work on.
+    /// Closes an issue that no agent holds work on, or rejects a proposal.
     pub fn close(&self, id: &str, reason: &str, op: Option<&str>) -> Result<Wrote, Error> {
+        if ProposalSide::of(&self.find(id)?.issue) == ProposalSide::Offered {
+            return self.reject(id, reason);
+        }
         self.session.perform(CheckClosing { issue: id.to_owned() })?;
         let status = Some(edit::Step::Close { reason: reason.to_owned() });
         self.edit(id, &Edit { status, ..Edit::default() }, op)
@@ -335,7 +341,7 @@ impl Plan<'_> {
         why: &str,
         change: impl FnOnce(&mut Draft<'_>, &Issue) -> Result<Vec<Put>, Error>,
     ) -> Result<(), Error> {
-        let found = self.find_to_write(id)?;
+        let found = self.find_as_read(id)?;
         let ledger = self.route(Some(&found.ledger), None)?;
         ledger.check_writable()?;
         self.rehearse(ledger, |draft| {
@@ -355,10 +361,18 @@ impl Plan<'_> {
         Ok(wrote)
     }
 
-    /// Reverts a deletion.
-    pub fn restore(&self, id: &str) -> Result<Wrote, Error> {
-        self.recall(id)?;
-        self.change(id, "issue.restored", |_, issue| Ok(edit::restore(issue)?))
+    /// Opens an issue again that was closed, deferred, deleted, or left in progress.
+    pub fn reopen(&self, id: &str, comment: Option<&str>, op: Option<&str>) -> Result<Wrote, Error> {
+        let comment = comment.map(str::to_owned);
+        if self.find(id)?.issue.deleted.is_some() {
+            let restored = self.change(id, "issue.restored", |_, issue| Ok(edit::restore(issue)?))?;
+            return match comment {
+                Some(_) => self.edit(id, &Edit { comment, ..Edit::default() }, op),
+                None => Ok(restored),
+            };
+        }
+        let edit = Edit { status: Some(edit::Step::Reopen), defer: Some(None), comment, ..Edit::default() };
+        self.edit(id, &edit, op)
     }
 
     /// Changes one issue in its ledger, and records it in the event log.
@@ -368,7 +382,7 @@ impl Plan<'_> {
         what: &'static str,
         build: impl FnOnce(&mut Draft<'_>, &Issue) -> Result<Vec<Put>, Error>,
     ) -> Result<Wrote, Error> {
-        let found = self.find_to_write(id)?;
+        let found = self.find_as_read(id)?;
         self.change_in(self.route(Some(&found.ledger), None)?, &found.issue.id, what, build)
     }
 

@@ -131,9 +131,6 @@ impl Container {
             // Where the agent looks for its own directories.
             put("--env", format!("HOME={}", toft_session::config::home().display()));
         }
-        for name in &rules.env {
-            put("--env", name.clone());
-        }
         words.extend(rules.args.iter().cloned());
         words.extend(rules.image.clone());
         words

@@ -10,12 +10,12 @@ use toft_core::{
     wire::{LARGEST_BUNDLE, LedgerEnd, SentLedger},
 };
 
-use crate::{config::variable, engine::Engine, error::Error, person::MARK, session::Session};
+use crate::{config::variable, engine::Engine, error::Error, land::ServerShare, person::MARK, session::Session};
 
 impl Session {
     /// Whether finished commits go to a server.
     pub fn sends_commits(&self) -> bool {
-        matches!(self.engine(), Engine::Remote(_)) && self.located().land.send
+        matches!(self.engine(), Engine::Remote(_)) && self.located().sync.server == ServerShare::All
     }
 
     /// Sends a commit as a bundle; returns whether the server has it now. Why it does not take it is a note.
@@ -70,7 +70,9 @@ impl Session {
         match self.engine() {
             // The token of a runner's agent is for its task: its runner exchanges what it writes.
             Engine::Remote(_) if variable(MARK).is_some() => false,
-            Engine::Remote(remote) => self.located().sync.server && !remote.has_read_ledger(repository, age),
+            Engine::Remote(remote) => {
+                self.located().sync.server >= ServerShare::Issues && !remote.has_read_ledger(repository, age)
+            }
             _ => false,
         }
     }

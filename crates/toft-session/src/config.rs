@@ -19,9 +19,9 @@ use toft_core::{
 };
 
 use crate::{
-    config_file::{ConfigFile, ContainerSection, LandSection, RunAgent},
+    config_file::{ConfigFile, ContainerSection, LandSection, NotifyPlace, NotifyRule, RunAgent},
     error::Error,
-    land::{CloseRule, ConfiguredCommands, LandRules},
+    land::{CloseRule, ConfiguredCommands, LandRules, ServerShare},
     recipe::{Recipe, UsageLimit, recipes},
     setup::{Setup, inside},
 };
@@ -116,7 +116,7 @@ pub enum Names {
 }
 
 /// How ledgers are exchanged.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SyncRules {
     /// The remote to which the repository's own ledger is sent.
     pub remote: Option<String>,
@@ -126,29 +126,17 @@ pub struct SyncRules {
     pub names: Names,
     /// Commands sync automatically when the last sync was this long ago.
     pub auto: Option<Duration>,
-    /// The repository's own ledger is exchanged with a toft server.
-    pub server: bool,
-}
-
-impl Default for SyncRules {
-    fn default() -> Self {
-        Self { remote: None, branch: None, names: Names::default(), auto: None, server: true }
-    }
+    /// What goes to the toft server that is the store.
+    pub server: ServerShare,
 }
 
 /// How agents are run.
 #[derive(Clone, Debug)]
 pub struct RunRules {
-    /// An agent without output for this long is stopped.
-    pub idle: Option<Duration>,
-    /// An agent that runs for this long is stopped.
-    pub total: Option<Duration>,
     /// How agents are started, by name.
     pub agents: Vec<Recipe>,
     /// The command that is started when something waits for a person.
     pub notify: Vec<String>,
-    /// That is shown on the desktop, too.
-    pub notify_desktop: bool,
     /// What all runs of a day may use.
     pub day_limit: UsageLimit,
     /// What all attempts at one task may use.
@@ -164,18 +152,13 @@ pub struct ContainerRules {
     pub image: Option<String>,
     /// More options.
     pub args: Vec<String>,
-    /// Names of variables that it gets.
-    pub env: Vec<String>,
 }
 
 impl Default for RunRules {
     fn default() -> Self {
         Self {
-            idle: None,
-            total: None,
             agents: recipes(),
             notify: Vec::new(),
-            notify_desktop: false,
             day_limit: UsageLimit::default(),
             task_limit: UsageLimit::default(),
             container: ContainerRules::default(),
@@ -206,14 +189,8 @@ pub struct WorkspaceRules {
     pub keep: Keep,
     /// Maximum number of workspaces of a repository on this machine.
     pub most: usize,
-    /// `gc` removes unused workspaces after this time, once everything in them is saved.
-    pub max_age: Option<Duration>,
     /// Maximum size of all workspaces.
     pub max_bytes: Option<u64>,
-    /// `gc` keeps this many workspaces, if the others are unused.
-    pub max_count: Option<usize>,
-    /// Rescues also contain large ignored files and directories.
-    pub rescue_ignored: bool,
     /// `gc` deletes older rescues; none if absent.
     pub rescue_max_age: Option<Duration>,
     /// How a new workspace is set up.
@@ -231,10 +208,7 @@ impl Default for WorkspaceRules {
             root,
             keep: Keep::default(),
             most: MOST,
-            max_age: None,
             max_bytes: None,
-            max_count: None,
-            rescue_ignored: false,
             rescue_max_age: None,
             setup: Setup::default(),
             instant: OverlayMode::default(),
@@ -319,7 +293,6 @@ impl Settings {
                 let store = StoreLocation::parse(store).map_err(|error| wrong_value("store", error.to_string()))?;
                 self.store = Some((store, path.display().to_string()));
             }
-            self.agent = file.agent.clone().or(self.agent.take());
             if let Some(root) = &file.workspaces.root {
                 self.workspaces.root =
                     workspace_root(root).map_err(|problem| wrong_value("workspaces.root", problem))?;
@@ -334,7 +307,6 @@ impl Settings {
             self.sync.auto = span("sync.auto", &file.sync.auto)?.or(self.sync.auto);
             self.sync.server = file.sync.server.unwrap_or(self.sync.server);
         } else if file.store.is_some()
-            || file.agent.is_some()
             || file.workspaces.root.is_some()
             || file.workspaces.rescue_max_age.is_some()
             || file.sync.remote.is_some()
@@ -344,7 +316,7 @@ impl Settings {
             || file.sync.server.is_some()
         {
             return Err(wrong(
-                "a configuration file inside the tree may not name a store, an agent, a place for workspaces, an age at which rescues are deleted, a remote or its branch"
+                "a configuration file inside the tree may not name a store, a place for workspaces, an age at which rescues are deleted, a remote, its branch, or what a server gets"
                     .into(),
             ));
         }
@@ -355,9 +327,6 @@ impl Settings {
         }
         self.workspaces.keep = file.workspaces.keep.unwrap_or(self.workspaces.keep);
         self.workspaces.most = file.workspaces.most.unwrap_or(self.workspaces.most);
-        self.workspaces.max_count = file.workspaces.max_count.or(self.workspaces.max_count);
-        self.workspaces.max_age = span("workspaces.max_age", &file.workspaces.max_age)?.or(self.workspaces.max_age);
-        self.workspaces.rescue_ignored = file.workspaces.rescue_ignored.unwrap_or(self.workspaces.rescue_ignored);
         if let Some(text) = &file.workspaces.max_bytes {
             self.workspaces.max_bytes =
                 Some(parse_size(text).map_err(|problem| wrong_value("workspaces.max_bytes", problem))?);
@@ -371,15 +340,16 @@ impl Settings {
             setup.check().map_err(wrong)?;
             self.workspaces.setup = Setup { own, ..setup };
         }
-        self.run.idle = span("run.idle", &file.run.idle)?.or(self.run.idle);
-        self.run.total = span("run.total", &file.run.total)?.or(self.run.total);
-        let ContainerSection { image, args, env } = file.run.container;
-        let starts = !file.run.agents.is_empty() || file.notify.command.is_some() || file.notify.desktop.is_some();
-        if !own && (starts || image.is_some() || args.is_some() || env.is_some()) {
+        let ContainerSection { image, args } = file.run.container;
+        let starts = !file.run.agents.is_empty() || file.notify.is_some();
+        if !own && (starts || image.is_some() || args.is_some()) {
             return Err(wrong("only the user's own configuration may say which commands are started".into()));
         }
-        self.run.notify = file.notify.command.unwrap_or_else(|| std::mem::take(&mut self.run.notify));
-        self.run.notify_desktop = file.notify.desktop.unwrap_or(self.run.notify_desktop);
+        self.run.notify = match file.notify {
+            Some(NotifyRule::Command(command)) => command,
+            Some(NotifyRule::Named(NotifyPlace::Desktop)) => desktop_notification(),
+            None => std::mem::take(&mut self.run.notify),
+        };
         let limits = [(&mut self.run.day_limit, file.run.day_cost), (&mut self.run.task_limit, file.run.task_cost)];
         for (limit, cost) in limits {
             if !own && cost.is_some() {
@@ -407,7 +377,6 @@ impl Settings {
         let container = &mut self.run.container;
         container.image = image.or(container.image.take());
         container.args = args.unwrap_or_else(|| std::mem::take(&mut container.args));
-        container.env = env.unwrap_or_else(|| std::mem::take(&mut container.env));
         for (name, RunAgent { command, writes, resume }) in file.run.agents {
             self.run.agents.retain(|known| known.name != name);
             self.run.agents.push(Recipe { name, command, writes, resume });
@@ -444,6 +413,18 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// The command that shows a notification on the desktop.
+fn desktop_notification() -> Vec<String> {
+    let words: &[&str] = if cfg!(target_os = "macos") {
+        const SCRIPT: [&str; 3] =
+            ["on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run"];
+        &["osascript", "-e", SCRIPT[0], "-e", SCRIPT[1], "-e", SCRIPT[2], "toft: {id}", "{text}"]
+    } else {
+        &["notify-send", "--app-name=toft", "--", "toft: {id}", "{text}"]
+    };
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 /// What is wrong with a file, with its line and key. Values are left out: one may be a password.

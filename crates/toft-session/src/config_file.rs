@@ -12,7 +12,7 @@ use toft_core::{
 
 use crate::{
     config::{Names, OverlayMode},
-    land::{CheckSandbox, CloseRule, ForgeProgram, LandHow, ReviewRule, UpdateRule},
+    land::{CheckSandbox, CloseRule, ForgeProgram, LandHow, ReviewRule, ServerShare, UpdateRule},
     setup::Setup,
 };
 
@@ -24,9 +24,6 @@ pub(crate) struct ConfigFile {
     /// repositories of this user; the path of a file; or a `postgres://` URL.
     #[schemars(extend("default" = "repo", "scope" = "clone"))]
     pub(crate) store: Option<String>,
-    /// The agent that commands act as. Without it, your user name.
-    #[schemars(extend("scope" = "clone"))]
-    pub(crate) agent: Option<String>,
     /// How long history is kept: events, and the attempts, checkpoints and workspaces of ended work.
     #[schemars(extend("format" = "duration", "default" = "90d"))]
     pub(crate) keep: Option<String>,
@@ -34,12 +31,17 @@ pub(crate) struct ConfigFile {
     pub(crate) retry: RetrySection,
     pub(crate) workspaces: WorkspacesSection,
     pub(crate) run: RunSection,
-    pub(crate) notify: NotifySection,
+    /// What `toft run` starts when an agent asks you something or a task has failed for good: `desktop` shows it there, with
+    /// `notify-send`, or `osascript` on macOS. Or a command and its arguments: `{id}` is the issue, `{text}` what happened.
+    #[schemars(extend("scope" = "user"))]
+    pub(crate) notify: Option<NotifyRule>,
     /// How many units of a name there are on this machine. A task with the label `uses:NAME` holds one while an agent of `toft run` works on
     /// it, and so does every agent `--agent NAME`.
     #[schemars(extend("scope" = "user"))]
     pub(crate) capacity: BTreeMap<String, u32>,
     pub(crate) sync: SyncSection,
+    /// Accepted until the next release: `land.check` with `before = "done"` replaces it.
+    #[schemars(extend("hidden" = true))]
     pub(crate) verify: VerifySection,
     pub(crate) land: LandSection,
 }
@@ -69,20 +71,12 @@ pub(crate) struct WorkspacesSection {
     /// Which workspaces stay when their task ends.
     #[schemars(extend("default" = "always"))]
     pub(crate) keep: Option<Keep>,
-    /// Maximum number of workspaces of a repository on this machine; creating more fails with `no_room`.
-    #[schemars(extend("default" = 500))]
+    /// Maximum number of workspaces of a repository on this machine, for tests.
+    #[schemars(extend("hidden" = true))]
     pub(crate) most: Option<usize>,
-    /// `toft ws gc` removes unused workspaces that are older.
-    #[schemars(extend("format" = "duration"))]
-    pub(crate) max_age: Option<String>,
     /// `toft ws gc` removes unused workspaces until all together are smaller.
     #[schemars(extend("format" = "size"))]
     pub(crate) max_bytes: Option<String>,
-    /// `toft ws gc` removes unused workspaces until this many are left.
-    pub(crate) max_count: Option<usize>,
-    /// Rescues also contain large ignored files and directories.
-    #[schemars(extend("default" = false))]
-    pub(crate) rescue_ignored: Option<bool>,
     /// `toft ws gc` deletes rescues that are older. Without it, none.
     #[schemars(extend("format" = "duration", "scope" = "clone"))]
     pub(crate) rescue_max_age: Option<String>,
@@ -97,12 +91,6 @@ pub(crate) struct WorkspacesSection {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RunSection {
-    /// Stop an agent that prints nothing for this long.
-    #[schemars(extend("format" = "duration"))]
-    pub(crate) idle: Option<String>,
-    /// Stop an agent that runs this long.
-    #[schemars(extend("format" = "duration"))]
-    pub(crate) total: Option<String>,
     #[schemars(extend("name" = "NAME"))]
     pub(crate) agents: BTreeMap<String, RunAgent>,
     pub(crate) container: ContainerSection,
@@ -120,24 +108,26 @@ pub(crate) struct ContainerSection {
     /// Image of `toft run --in docker` and `--in podman`.
     #[schemars(extend("scope" = "user"))]
     pub(crate) image: Option<String>,
-    /// More options of `docker run` or `podman run`.
+    /// More options of `docker run` or `podman run`; `--env=NAME` passes a variable of `toft run` on.
     #[schemars(extend("scope" = "user"))]
     pub(crate) args: Option<Vec<String>>,
-    /// Names of environment variables that the container gets from `toft run`.
-    #[schemars(extend("scope" = "user"))]
-    pub(crate) env: Option<Vec<String>>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct NotifySection {
-    /// Command and arguments that `toft run` starts when an agent asks you something or a task has failed for good. `{id}` is the
-    /// issue, `{text}` what happened.
-    #[schemars(extend("scope" = "user"))]
-    pub(crate) command: Option<Vec<String>>,
-    /// Show it on the desktop: with `notify-send`, or `osascript` on macOS.
-    #[schemars(extend("scope" = "user", "default" = false))]
-    pub(crate) desktop: Option<bool>,
+/// How a person is told.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum NotifyRule {
+    /// `desktop`.
+    Named(NotifyPlace),
+    /// A command and its arguments.
+    Command(Vec<String>),
+}
+
+/// A place that toft itself knows how to show something in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum NotifyPlace {
+    Desktop,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -171,10 +161,10 @@ pub(crate) struct SyncSection {
     /// Commands synchronize ledgers automatically when the last time was this long ago.
     #[schemars(extend("format" = "duration", "scope" = "clone"))]
     pub(crate) auto: Option<String>,
-    /// With a toft server as the store, exchange the repository's ledger with it, if that is beside the repository: every
-    /// clone sees every issue at once.
-    #[schemars(extend("default" = true, "scope" = "clone"))]
-    pub(crate) server: Option<bool>,
+    /// What goes to the toft server that is the store: `issues`, of the ledger beside the repository, so that every clone sees them
+    /// at once; `all`, also finished commits with what no remote has of their history, so that every clone can land them.
+    #[schemars(extend("default" = "all", "scope" = "clone"))]
+    pub(crate) server: Option<ServerShare>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -193,7 +183,9 @@ pub(crate) struct LandSection {
     /// How commits get into it. `pr` opens a pull request; then it is not in a file of the working tree.
     #[schemars(extend("default" = "merge"))]
     pub(crate) how: Option<LandHow>,
-    /// Command, or commands, that have to succeed on the exact files of a commit before the branch moves to it.
+    /// Command, or commands, that have to succeed on the exact files of a commit before the branch moves to it. As
+    /// `{ run = […], before = "done" }` they run in the agent's workspace, too, before its work is done.
+    #[schemars(extend("whole" = true))]
     pub(crate) check: Option<CheckCommands>,
     /// What the check may do; it runs what agents wrote. Under `toft run --sandbox --land` the sandbox of the agents counts.
     #[schemars(extend("default" = "none", "scope" = "clone"))]
@@ -201,8 +193,8 @@ pub(crate) struct LandSection {
     /// Longest time that the check may take.
     #[schemars(extend("format" = "duration", "default" = "20m"))]
     pub(crate) timeout: Option<String>,
-    /// How many pieces of work are checked together.
-    #[schemars(extend("default" = 8))]
+    /// How many pieces of work are checked together, for tests.
+    #[schemars(extend("hidden" = true))]
     pub(crate) batch: Option<usize>,
     /// Who has to approve work: `none`, `human`, or `agent:NAME` for agents of `toft run --as NAME`; or a table of them by
     /// `label:NAME` and `default`.
@@ -220,15 +212,11 @@ pub(crate) struct LandSection {
     /// When the issue of finished work is closed.
     #[schemars(extend("default" = "landed"))]
     pub(crate) close: Option<CloseRule>,
-    /// Whether finished commits are sent to the toft server, with what no remote has of their history, so that every clone can
-    /// land them.
-    #[schemars(extend("default" = true, "scope" = "clone"))]
-    pub(crate) send: Option<bool>,
     /// Files in which both sides of a conflict are kept, as in `.gitattributes`: `["CHANGELOG.md"]`.
     pub(crate) union: Option<Vec<String>>,
 }
 
-/// One command, or several that run in order.
+/// One command, or several that run in order, and when.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum CheckCommands {
@@ -236,6 +224,26 @@ pub(crate) enum CheckCommands {
     One(String),
     /// Several.
     Several(Vec<String>),
+    /// Either, with the first moment at which they run.
+    Timed(TimedCheck),
+}
+
+/// Commands with the first moment at which they run.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TimedCheck {
+    pub(crate) run: Box<CheckCommands>,
+    pub(crate) before: CheckMoment,
+}
+
+/// What a check precedes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CheckMoment {
+    /// Landing alone.
+    Landed,
+    /// The end of an agent's work, and landing.
+    Done,
 }
 
 impl CheckCommands {
@@ -245,7 +253,13 @@ impl CheckCommands {
             Self::One(command) if command.trim().is_empty() => Vec::new(),
             Self::One(command) => vec![command.clone()],
             Self::Several(commands) => commands.clone(),
+            Self::Timed(timed) => timed.run.list(),
         }
+    }
+
+    /// Whether they run before work is done, too.
+    pub(crate) fn precedes_done(&self) -> bool {
+        matches!(self, Self::Timed(TimedCheck { before: CheckMoment::Done, .. }))
     }
 }
 
@@ -298,9 +312,14 @@ pub fn config_keys() -> Vec<ConfigKey> {
 fn collect(schema: &Value, prefix: &str, keys: &mut Vec<ConfigKey>) {
     let objects = || std::iter::once(schema).chain(schema["anyOf"].as_array().into_iter().flatten());
     for (name, property) in objects().filter_map(|schema| schema["properties"].as_object()).flatten() {
+        if property["hidden"] == true {
+            continue;
+        }
         let name = format!("{prefix}{name}");
         let known = keys.len();
-        collect(property, &format!("{name}."), keys);
+        if property["whole"] != true {
+            collect(property, &format!("{name}."), keys);
+        }
         if let Some(values) = property.get("additionalProperties").filter(|values| values.is_object()) {
             collect(values, &format!("{name}.{}.", property["name"].as_str().unwrap_or("NAME")), keys);
         }
@@ -339,8 +358,15 @@ fn kind(schema: &Value) -> String {
         options.extend(schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str));
     }
     if !options.is_empty() {
-        let quoted: Vec<_> = options.iter().map(|option| format!("`\"{option}\"`")).collect();
-        return quoted.join(", ");
+        let mut shown: Vec<_> = options.iter().map(|option| format!("`\"{option}\"`")).collect();
+        let members = schema["anyOf"].as_array().into_iter().flatten();
+        if members
+            .flat_map(|member| std::iter::once(member).chain(member["anyOf"].as_array().into_iter().flatten()))
+            .any(|member| member["type"] == "array")
+        {
+            shown.push("or a list of strings".into());
+        }
+        return shown.join(", ");
     }
     let plain = match &schema["type"] {
         Value::Array(types) => types.iter().filter_map(Value::as_str).find(|name| *name != "null"),

@@ -14,7 +14,7 @@ use toft_core::{
     store::{GroupStore, Store, StoreError},
     verbs::{self, AnyRun, Caller, Verb, VerbRun},
 };
-use toft_store::SqliteStore;
+use toft_store::{SqliteStore, sqlite::ReadSpan};
 
 use crate::{blobs, distant, error::Error, token};
 #[cfg(feature = "postgres")]
@@ -170,6 +170,14 @@ impl Engine {
         match self {
             Self::Remote(remote) => distant::perform(remote, caller, run, wait),
             local => verbs::perform_run(local.store()?, caller, run),
+        }
+    }
+
+    /// Lets the reads that follow share one snapshot, if the store is a file.
+    pub fn read_span(&self) -> Option<ReadSpan<'_>> {
+        match self {
+            Self::File(store) => Some(store.read_span()),
+            _ => None,
         }
     }
 

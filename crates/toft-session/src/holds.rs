@@ -83,12 +83,13 @@ impl Owner {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Creates its directory, if missing, and a file for each lease. Returns whether to look for ended sessions: this
-    /// session is new, or has not looked for a while.
-    fn keep(&self, dir: &Path, holds: &[Held]) -> Result<bool, Error> {
+    /// Creates its directory, if missing, and a file for each lease.
+    fn keep(&self, dir: &Path, holds: &[Held]) -> Result<KeptSession, Error> {
         let owner = dir.join(OWNER);
         // One that is empty was torn by a crash.
         let whole = fs::metadata(&owner).ok().filter(|seen| seen.len() > 0);
+        let is_new = whole.is_none() && !dir.exists();
+        let is_first = is_new && !dir.parent().is_some_and(Path::exists);
         let recent = whole.and_then(|seen| age(&seen)).is_some_and(|age| age < LOOK_FOR_ENDED);
         if !recent {
             write_private(&owner, &self.text())?;
@@ -98,18 +99,33 @@ impl Owner {
             let path = dir.join(name);
             private::create(&path).map_err(io("write", &path))?;
         }
-        Ok(!recent)
+        Ok(KeptSession { is_new, looks_for_ended: !recent && !is_first })
     }
 }
 
+/// A session whose leases were stored.
+struct KeptSession {
+    /// It had none before.
+    is_new: bool,
+    /// It has not looked for ended sessions for a while, and there may be some.
+    looks_for_ended: bool,
+}
+
 impl Session {
-    /// Stores the fences of claimed tasks for this session. A failure becomes a note beside the outcome.
-    pub fn keep_holds(&self, actor: &str, claims: &[Claimed]) {
+    /// Stores the fences of claimed tasks for this session; returns how many it has now. A failure becomes a note beside the
+    /// outcome.
+    pub fn keep_holds(&self, actor: &str, claims: &[Claimed]) -> usize {
         let held = |claimed: &Claimed| Held { task: claimed.task.id.clone(), fence: claimed.lease.fence() };
         let holds: Vec<Held> = claims.iter().map(held).collect();
         match self.keep(actor, &holds) {
-            Ok(true) => self.drop_ended_sessions(actor),
-            Ok(false) => {}
+            Ok(session) => {
+                if session.looks_for_ended {
+                    self.drop_ended_sessions(actor);
+                }
+                if session.is_new && environment().is_none() {
+                    return holds.len();
+                }
+            }
             Err(error) => {
                 for Held { fence, .. } in &holds {
                     self.note(format!(
@@ -118,9 +134,10 @@ impl Session {
                 }
             }
         }
+        self.session_holds(actor).len()
     }
 
-    fn keep(&self, actor: &str, holds: &[Held]) -> Result<bool, Error> {
+    fn keep(&self, actor: &str, holds: &[Held]) -> Result<KeptSession, Error> {
         let Some(session) = session(self.machine()) else {
             return Err(io("find", Path::new("this session's process"))(stdio::ErrorKind::NotFound.into()));
         };

@@ -35,6 +35,19 @@ pub enum ForgeProgram {
     Tea,
 }
 
+/// What goes to the toft server that is the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerShare {
+    /// Neither issues nor commits.
+    Nothing,
+    /// Issues.
+    Issues,
+    /// Issues and finished commits.
+    #[default]
+    All,
+}
+
 /// Whether a checkout of the target is updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -143,8 +156,6 @@ pub struct LandRules {
     pub review: BTreeMap<String, String>,
     pub update: UpdateRule,
     pub close: CloseRule,
-    /// Finished commits are sent to the toft server, so that every clone can land them.
-    pub send: bool,
     /// Files in which both sides of a conflict are kept.
     pub union: Vec<String>,
 }
@@ -164,7 +175,6 @@ impl Default for LandRules {
             review: BTreeMap::from([("default".to_owned(), "none".to_owned())]),
             update: UpdateRule::default(),
             close: CloseRule::default(),
-            send: true,
             union: Vec::new(),
         }
     }

@@ -312,7 +312,6 @@ impl Session {
         self.run_waiting(actor, op, verb, wait)
     }
 
-    /// Records a note beside the outcome: a consequence of the command failed, but the outcome of the command is still
     /// Notes what failed after a verb. The token of a runner's agent ends with its lease: then its runner does the rest.
     pub fn note_failure(&self, what: &str, error: &Error) {
         let over = matches!(error, Error::Store(StoreError::Blocked { fault: Fault::Credentials, .. }));
@@ -321,7 +320,7 @@ impl Session {
         }
     }
 
-    /// valid.
+    /// Records a note beside the outcome: a consequence of the command failed, but the outcome of the command is still valid.
     pub fn note(&self, text: impl Into<String>) {
         let text = text.into();
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -233,7 +233,9 @@ pub(crate) fn plain_file(path: &Path) -> Result<Option<Vec<u8>>, RunError> {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(odd(path, &error.to_string())),
         Err(cause) => return Err(failed(path, cause)),
     };
-    let mut bytes = Vec::new();
+    // Reading without a size begins with 32 bytes.
+    let size = file.metadata().map_or(0, |seen| seen.len().min(LARGEST));
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
     file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|cause| failed(path, cause))?;
     if bytes.len() as u64 > LARGEST {
         return Err(odd(path, "it is too large"));

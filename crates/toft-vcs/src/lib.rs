@@ -118,6 +118,7 @@ impl Checkout {
     /// checkout.
     fn private(&self) -> Option<(PathBuf, &'static str)> {
         let (own, oldest) = match self.vcs {
+            Vcs::Git if self.common_dir == self.root.join(".git") => return None,
             Vcs::Git => {
                 let text = read(&self.root.join(".git")).ok()??;
                 (self.root.join(text.strip_prefix("gitdir: ")?), "commondir")

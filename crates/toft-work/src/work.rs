@@ -38,11 +38,13 @@ pub fn operation(id: &str, request: &str) -> Operation {
 impl Work<'_> {
     /// Runs a verb as `actor`, then updates the ledgers.
     pub fn act<V: Verb>(&self, actor: &str, op: Option<Operation>, verb: V) -> Result<V::Outcome, Error> {
-        self.act_waiting(actor, op, verb, Duration::ZERO)
+        self.act_waiting(None, actor, op, verb, Duration::ZERO)
     }
 
+    /// Does the same; `plan` is that of this session, if the caller has just opened it.
     fn act_waiting<V: Verb>(
         &self,
+        plan: Option<&Plan<'_>>,
         actor: &str,
         op: Option<Operation>,
         verb: V,
@@ -51,18 +53,22 @@ impl Work<'_> {
         let outcome = self.perform_waiting(actor, op, verb, wait);
         // A claim that found nothing may still have ended expired leases.
         if V::ENDS && matches!(outcome, Ok(_) | Err(Error::Refused(_))) {
-            self.tell_ledgers();
+            // After a wait its ledgers may be others.
+            self.tell_ledgers(plan.filter(|_| wait.is_zero()));
         }
         outcome
     }
 
     /// Writes the current status of issues to the ledgers. A failure becomes a note; the next verb that can end a workflow
     /// retries.
-    fn tell_ledgers(&self) {
-        match Plan::open(self.session) {
-            Ok(Some(plan)) => plan.tell(),
-            Ok(None) => {}
-            Err(error) => self.note_failure("the ledgers were not told yet", &error),
+    fn tell_ledgers(&self, plan: Option<&Plan<'_>>) {
+        match plan {
+            Some(plan) => plan.tell(),
+            None => match Plan::open(self.session) {
+                Ok(Some(plan)) => plan.tell(),
+                Ok(None) => {}
+                Err(error) => self.note_failure("the ledgers were not told yet", &error),
+            },
         }
         // Work that was claimed in another repository of a shared store may have ended here.
         if !self.located().own_store()
@@ -72,13 +78,20 @@ impl Work<'_> {
         }
     }
 
-    /// Claims as `actor`: a task, or an issue, which starts its workflow.
-    pub fn claim(&self, actor: &str, op: Option<Operation>, request: claim::Request) -> Result<claim::Outcome, Error> {
-        self.claim_within(actor, op, request, Duration::ZERO)
+    /// Claims as `actor`: a task, or an issue of the plan, which starts its workflow.
+    pub fn claim(
+        &self,
+        plan: Option<&Plan<'_>>,
+        actor: &str,
+        op: Option<Operation>,
+        request: claim::Request,
+    ) -> Result<claim::Outcome, Error> {
+        self.claim_within(plan, actor, op, request, Duration::ZERO)
     }
 
     fn claim_within(
         &self,
+        plan: Option<&Plan<'_>>,
         actor: &str,
         op: Option<Operation>,
         mut request: claim::Request,
@@ -95,16 +108,16 @@ impl Work<'_> {
                 return Err(Refusal::WrongState { id: task.to_string(), state, wanted }.into());
             }
         }
-        let hindered = match Plan::open(self.session)? {
+        let hindered = match plan {
             Some(plan) => plan.offer_to(actor, &mut request)?,
             None => None,
         };
-        let outcome = match self.act_waiting(actor, op.clone(), request.clone(), wait) {
+        let outcome = match self.act_waiting(plan, actor, op.clone(), request.clone(), wait) {
             // Nothing is ready: end agents whose runner is gone, reopen issues whose claimer is gone, then retry.
             Err(Error::Refused(Refusal::NothingReady { .. } | Refusal::IssueNotReady { .. }))
                 if self.end_orphaned_agents()? | self.free_orphans() =>
             {
-                if let Some(plan) = Plan::open(self.session)? {
+                if let Some(plan) = plan {
                     plan.offer_to(actor, &mut request)?;
                 }
                 self.act(actor, op, request)
@@ -376,7 +389,8 @@ impl Work<'_> {
             let waits_there = self.engine().waits();
             let pulse = if waits_there { 0 } else { self.engine().change_counter()? };
             let wait = if waits_there { until.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
-            let refused = match self.claim_within(actor, op.cloned(), request.clone(), wait) {
+            let plan = Plan::open(self.session)?;
+            let refused = match self.claim_within(plan.as_ref(), actor, op.cloned(), request.clone(), wait) {
                 Err(Error::Refused(
                     refusal @ (Refusal::NothingReady { .. }
                     | Refusal::LeaseHeld { .. }

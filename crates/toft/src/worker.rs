@@ -151,7 +151,7 @@ impl<'a> Worker<'a> {
         let (sent, ttl) = (clock(), query.ttl.unwrap_or(self.toft.located().policy.ttl));
         let claimed = match query.wait {
             Some(patience) => self.toft.work().claim_waiting(&self.agent.name, None, &request, patience),
-            None => self.toft.work().claim(&self.agent.name, None, request),
+            None => self.toft.work().claim(self.toft.plan()?.as_ref(), &self.agent.name, None, request),
         };
         match claimed {
             Ok(outcome) => {

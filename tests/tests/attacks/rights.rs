@@ -39,7 +39,7 @@ fn a_worker_does_its_own_work_and_ends_nothing_else() {
     home.toft(&repo, &["save", &tasks[2], "-m", "half", "--as", "lee"]).ok();
     home.toft(&repo, &["stop", &tasks[2], "--as", "lee"]).ok();
     home.toft(&repo, &["pause", "lee", "--as", "lee"]).ok();
-    home.toft(&repo, &["resume", "--as", "lee"]).ok();
+    home.toft(&repo, &["pause", "--off", "--as", "lee"]).ok();
     home.toft(&repo, &["agent", "send", "human", "done soon", "--as", "lee"]).ok();
     home.toft(&repo, &["flow", "edit", &wf, "--add", "d", "--as", "lee"]).ok();
     home.toft(&repo, &["flow", "new", "Mine", "--as", "lee"]).ok();
@@ -47,7 +47,7 @@ fn a_worker_does_its_own_work_and_ends_nothing_else() {
     // A coordinator, and the person at the shell.
     home.toft(&repo, &["agent", "register", "lead", "--role", "coordinator"]).ok();
     home.toft(&repo, &["pause", "kim", "--as", "lead"]).ok();
-    home.toft(&repo, &["resume", "kim", "--as", "lead"]).ok();
+    home.toft(&repo, &["pause", "--off", "kim", "--as", "lead"]).ok();
     home.toft(&repo, &["flow", "edit", &wf, "--file", plan, "--as", "lead"]).ok();
     home.toft(&repo, &["flow", "abandon", &wf]).ok();
     home.toft(&repo, &["agent", "--help"]).says_all(&["abandon a workflow", "coordinator"]);

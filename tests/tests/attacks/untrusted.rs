@@ -421,7 +421,7 @@ fn no_command_shows_what_a_terminal_would_obey() {
         &["status"],
         &["doctor"],
         &["prime"],
-        &["graph"],
+        &["list", "--graph"],
         &["history", "tf-h"],
         &["history", "--json"],
         &["export", "csv"],

@@ -63,7 +63,7 @@ fn issues_are_changed_closed_and_found_as_people_type_it() {
     assert!(ids(&[]).is_empty());
     // What hangs together is drawn whole, closed as it is, however many issues are newer.
     (0..4).for_each(|n| drop(add(&[&format!("newer {n}")])));
-    let drawn = home.toft(&repo, &["graph", &slow, "--limit", "3", "--dot"]).ok();
+    let drawn = home.toft(&repo, &["list", "--graph=dot", &slow, "--limit", "3"]).ok();
     assert!([&slow, &part, &guide].iter().all(|id| drawn.contains(id.as_str())), "{drawn}");
     assert!(home.toft(&repo, &["show", &guide]).ok().contains("due 2030"));
     assert!(home.toft(&repo, &["history", &part]).ok().lines().any(|line| line.contains("issue.added")));

@@ -297,9 +297,9 @@ fn hostile_text_is_shown_and_never_sent() {
         vec!["list"],
         vec!["show", &id],
         vec!["ready"],
-        vec!["graph"],
-        vec!["graph", "--dot"],
-        vec!["graph", "--mermaid"],
+        vec!["list", "--graph"],
+        vec!["list", "--graph=dot"],
+        vec!["list", "--graph=mermaid"],
     ] {
         let said = home.toft(&repo, &args).ok();
         assert!(!said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{args:?}: {said:?}");

@@ -219,7 +219,7 @@ fn a_reviewer_approves_work_or_returns_it_with_comments() {
 
 #[test]
 fn work_is_verified_before_it_is_done() {
-    let yard = Yard::new("[verify]\ncommands = [\"sh check.sh\"]\n[land]\ncheck = [\"sh check.sh\"]\n");
+    let yard = Yard::new("[land]\ncheck = { run = [\"sh check.sh\"], before = \"done\" }\n");
     let script = "test -e ports/one && echo 2 > ports/one || echo 1 > ports/one";
     let id = yard.issue("first", script, "false");
     let said = yard.run(&[]);

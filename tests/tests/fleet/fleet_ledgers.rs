@@ -91,7 +91,7 @@ fn both_sides_of_an_issue_are_kept_and_remotes_still_work() {
 fn what_is_private_stays_here() {
     let FleetTeam { owner, server, url, ana, far, here, there } = FleetTeam::new();
     // Written and deleted before others had it: with the server away nothing was sent.
-    FleetMachine::configure(&here, "[sync]\nserver = false\n");
+    FleetMachine::configure(&here, "[sync]\nserver = \"nothing\"\n");
     let gone = ana.home.toft(&here, &["add", "Buy their shop", "-q"]).ok().trim().to_owned();
     ana.home.toft(&here, &["delete", &gone, "-m", "no"]).ok();
     FleetMachine::configure(&here, "");
@@ -269,7 +269,7 @@ fn what_a_server_or_a_clone_has_lost_comes_back_from_the_other() {
     fs::remove_file(&file).unwrap();
     assert_eq!(titles(&far, &there), all);
     // A file that was put in order twice may have the name that it had for the system.
-    FleetMachine::configure(&here, "[sync]\nserver = false\n");
+    FleetMachine::configure(&here, "[sync]\nserver = \"nothing\"\n");
     for n in 0..3 {
         ana.home.toft(&here, &["add", &format!("late {n}")]).ok();
         ana.home.toft(&here, &["gc", "--ledgers"]).ok();
@@ -292,7 +292,7 @@ fn an_issue_arrives_whole_or_not_at_all() {
     toft(&["edit", &id, "--body", "it is rotated"]);
     assert_eq!(title_of(&far, &there, &id), "Rotate the key");
     // One that was deleted before it was sent, and comes back.
-    FleetMachine::configure(&here, "[sync]\nserver = false\n");
+    FleetMachine::configure(&here, "[sync]\nserver = \"nothing\"\n");
     let gone = toft(&["add", "Second thought", "-q"]);
     toft(&["delete", &gone, "-m", "no"]);
     FleetMachine::configure(&here, "");

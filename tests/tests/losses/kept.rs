@@ -242,11 +242,6 @@ fn ignored_work_is_kept_or_named_before_it_goes() {
     assert_eq!(left(&home, &repo, "kept"), Vec::<String>::new());
     home.toft(&repo, &["ws", "restore", "kept"]).ok();
     assert_eq!(lost(&before, &every_byte(&dir.with_file_name("kept")), &[]), Vec::<String>::new());
-    // By configuration, without being asked each time.
-    fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\nrescue_ignored = true\n").unwrap();
-    home.toft(&repo, &["ws", "rm", "kept", "--rescue"]).ok();
-    home.toft(&repo, &["ws", "restore", "kept"]).ok();
-    assert_eq!(lost(&before, &every_byte(&dir.with_file_name("kept")), &[]), Vec::<String>::new());
 }
 
 /// 31: for want of room, only what tools build again is deleted from unfinished work, and it is named.

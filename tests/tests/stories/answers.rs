@@ -71,7 +71,7 @@ fn every_answer_in_json_has_the_fields_it_had() {
     asked.ask(&["edit", &second, "--comment", "later", "--assignee", "bea"]);
     asked.ask(&["edit", &second, "--assignee", ""]);
     asked.ask(&["list"]);
-    asked.ask(&["graph"]);
+    asked.ask(&["list", "--graph"]);
     asked.ask(&["show", &second]);
     asked.ask(&["ready", "--explain"]);
     asked.ask(&["prime"]);
@@ -102,7 +102,7 @@ fn every_answer_in_json_has_the_fields_it_had() {
     asked.ask(&["undo"]);
     asked.ask(&["undo", "--redo"]);
     asked.ask(&["delete", &second]);
-    asked.ask(&["restore", &second]);
+    asked.ask(&["reopen", &second]);
     asked.ask(&["history"]);
     let flow = text(&asked.ask(&["flow", "new", "Release", "--task", "build", "--task", "ship"])["workflow"]["id"]);
     asked.ask(&["list", "tasks"]);

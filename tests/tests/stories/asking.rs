@@ -251,20 +251,20 @@ fn a_graph_wraps_titles_and_marks_the_critical_path() {
     let second = add(&home, &repo, &["Second", "--needs", &first]);
     let third = add(&home, &repo, &["Third", "--needs", &second]);
     let beside = add(&home, &repo, &["Beside"]);
-    let drawn = home.toft(&repo, &["graph"]).ok();
+    let drawn = home.toft(&repo, &["list", "--graph"]).ok();
     assert!(drawn.contains("* critical path: 3 issues"), "{drawn}");
     for (id, marked) in [(&first, true), (&third, true), (&beside, false)] {
         assert_eq!(drawn.contains(&format!("*{id}  P2")), marked, "{drawn}");
     }
-    let json = home.toft(&repo, &["graph", "--json"]).data();
+    let json = home.toft(&repo, &["list", "--graph", "--json"]).data();
     assert_eq!(json["critical_path"], serde_json::json!([first, second, third]));
     home.set("COLUMNS", "48");
-    let narrow = home.toft(&repo, &["graph"]).ok();
+    let narrow = home.toft(&repo, &["list", "--graph"]).ok();
     assert!(narrow.lines().all(|line| line.chars().count() <= 48), "{narrow}");
     let words = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains(long), "{narrow}");
     home.toft(&repo, &["close", &first, &second]).ok();
-    assert!(!home.toft(&repo, &["graph"]).ok().contains("critical path"));
+    assert!(!home.toft(&repo, &["list", "--graph"]).ok().contains("critical path"));
 }
 
 #[test]

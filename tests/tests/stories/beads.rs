@@ -182,10 +182,10 @@ fn deleted_here_stays_deleted_and_what_beads_did_since_is_told() {
     both.import(&[row("bd-1", 0, &json!({})), row("bd-2", 0, &json!({}))]);
     both.toft(&["delete", "bd-1", "-q"]);
     let said = both.import(&[row("bd-1", 60, &json!({ "title": "Edited in beads" }))]);
-    assert!(notes(&said).iter().any(|note| note.contains("toft restore bd-1")), "{said}");
+    assert!(notes(&said).iter().any(|note| note.contains("toft reopen bd-1")), "{said}");
     assert!(!listed(&both.home, &both.repo).contains_key("bd-1"));
     assert_eq!(both.export()["bd-1"]["status"], "tombstone");
-    both.toft(&["restore", "bd-1", "-q"]);
+    both.toft(&["reopen", "bd-1", "-q"]);
     assert_eq!(both.show("bd-1")["title"], "Edited in beads");
     let gone = json!({ "status": "tombstone", "deleted_at": "2026-01-01T00:02:00Z", "deleted_by": "kim", "delete_reason": "twice" });
     both.import(&[row("bd-2", 120, &gone)]);

@@ -84,7 +84,7 @@ fn a_rejected_proposal_comes_back_with_the_reason() {
         project.merge(&id);
         home.toft(mine, &["accept", &id]).fails(5);
         home.toft(keeper, &["propose", "--withdraw", &id]).fails(5);
-        home.toft(keeper, &["reject", &id, "-m", "not now"]).ok();
+        home.toft(keeper, &["close", &id, "-m", "not now"]).ok();
         home.toft(keeper, &["accept", &id]).fails(5);
         project.keeper_shares();
         let came = project.sync();

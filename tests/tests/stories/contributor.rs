@@ -61,7 +61,7 @@ fn every_command_leaves_a_contributors_repository_as_it_was() {
             &["close", theirs, "-m", "private reason"],
             &["reopen", theirs],
             &["delete", theirs, "-m", "not for me"],
-            &["restore", theirs],
+            &["reopen", theirs],
             &["add", "A part of theirs", "--parent", theirs],
             &["add", "Found on the way", "--discovered-from", theirs],
             &["add", "Needs theirs", "--needs", theirs],
@@ -74,7 +74,7 @@ fn every_command_leaves_a_contributors_repository_as_it_was() {
             &["list", "--all"],
             &["status"],
             &["history"],
-            &["graph"],
+            &["list", "--graph"],
             &["prime"],
             &["show", theirs, "--why"],
             &["agent", "register", "helper"],
@@ -103,7 +103,7 @@ fn every_command_leaves_a_contributors_repository_as_it_was() {
             &["move", &mine_first, "--to", ledger, "-y"],
             &["move", theirs, "--to", "planning", "-y"],
             &["accept", theirs],
-            &["reject", theirs, "-m", "no"],
+            &["close", theirs, "-m", "no"],
             &["setup", "claude", "-y"],
         ] {
             let said = home.toft(mine, args);
@@ -183,7 +183,7 @@ fn what_a_contributor_changes_about_upstreams_issue_is_laid_over_it() {
         home.toft(mine, &["undo"]).ok();
         home.toft(mine, &["delete", theirs, "-m", "not mine"]).ok();
         assert!(!listed(home, mine).contains_key(theirs));
-        home.toft(mine, &["restore", theirs]).ok();
+        home.toft(mine, &["reopen", theirs]).ok();
         assert_eq!(seen(&project, theirs), ("open".into(), true));
 
         // An index that is made anew sees the same.
@@ -413,7 +413,7 @@ fn branches_of_proposals_go_when_they_are_decided() {
     for id in [taken, changed, other_taken] {
         home.toft(keeper, &["accept", id]).ok();
     }
-    home.toft(keeper, &["reject", refused, "-m", "no"]).ok();
+    home.toft(keeper, &["close", refused, "-m", "no"]).ok();
     home.toft(keeper, &["sync"]).ok();
     let row = synced(home, &member, &[]).remove("branch").unwrap();
     assert_eq!(row["came"].as_array().unwrap().len(), 4 + 1, "{row}");

@@ -235,7 +235,9 @@ fn system_calls_of_everyday_commands_do_not_grow() {
             [&["-f", "-qq", "-e", COUNTED, "-o", trace.to_str().unwrap(), &program, "--as", "second"], words].concat();
         home.run(&repo, "strace", &args);
         let text = fs::read_to_string(&trace).unwrap();
-        let calls = text.lines().filter(|line| !line.contains(" resumed>")).count();
+        // The compiler checks a descriptor before it closes it in builds like this one, and not in those that are shipped.
+        let counts = |line: &&str| !line.contains(" resumed>") && !line.contains("F_GETFD");
+        let calls = text.lines().filter(counts).count();
         let started = text.lines().filter(|line| line.contains("execve(")).count();
         println!("{name}: {calls} system calls");
         assert_eq!(started, 1, "{name} starts no other program");

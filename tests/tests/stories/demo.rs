@@ -25,7 +25,7 @@ fn five_agents_build_a_village_and_leave_one_question() {
     let there = said.lines().find(|line| line.starts_with("  cd ")).unwrap();
     let shell = |line: &str| home.run(&empty, "sh", &["-c", &format!("{there} && {line}")]);
     let gate = said.split("toft answer ").nth(1).unwrap().split_whitespace().next().unwrap();
-    assert!(shell("toft graph").contains("Open the chapel"));
+    assert!(shell("toft list --graph").contains("Open the chapel"));
     shell(&format!("toft answer {gate} 'in the evening'"));
     assert_eq!(shell("git log --format=%s main | grep -c '^Merge: '").trim(), "39");
     let rest = shell("toft run --land --until-idle -- ../agent");

@@ -99,7 +99,7 @@ fn a_confined_agent_whose_work_is_verified_writes_through_no_link() {
     let mut home = Home::outside_of_tmp();
     home.until_landed();
     home.toft_on_path();
-    home.configure("[verify]\ncommands = [\"test -e one.txt\"]\n");
+    home.configure("[land]\ncheck = { run = \"test -e one.txt\", before = \"done\" }\n");
     let repo = home.repo("shop");
     let victim = home.path().join("home/victim");
     fs::write(&victim, "mine\n").unwrap();
@@ -229,7 +229,7 @@ fn what_is_returned_while_the_check_runs_does_not_land() {
 
 #[test]
 fn the_commit_is_verified_and_not_other_files_beside_it() {
-    let yard = Yard::new("[verify]\ncommands = [\"grep -q good word.txt\"]\n");
+    let yard = Yard::new("[land]\ncheck = { run = [\"grep -q good word.txt\"], before = \"done\" }\n");
     let script = "echo bad > word.txt; git add -A; git commit -q -m word; toft finish --evidence HEAD -m done; echo good > word.txt; exit 0";
     let id = add(&yard.home, &yard.repo, &["work"]);
     let said = yard.home.toft(&yard.repo, &["run", "--once", "--", "sh", "-c", script]).ok();

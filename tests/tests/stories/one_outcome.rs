@@ -100,7 +100,7 @@ fn commands_on_ledgers_and_workspaces_honour_operation_ids() {
         ("k1", &["edit", &id, "--comment", "hi"][..]),
         ("k2", &["ws", "create", "--name", "s1"]),
         ("k3", &["delete", &id, "-m", "no"]),
-        ("k4", &["restore", &id]),
+        ("k4", &["reopen", &id]),
         ("k5", &["close", &first, &second, "-m", "not needed"]),
     ] {
         let run = || home.toft(&repo, &[&["--op", op], args].concat()).ok();

@@ -100,9 +100,8 @@ fn a_task_goes_on_in_the_same_workspace_or_in_one_that_is_built_again() {
 }
 
 #[test]
-fn so_many_are_left_as_are_wanted_and_the_newest_of_them() {
+fn what_nobody_used_for_long_goes_and_the_users_own_checkout_stays() {
     let (home, repo) = Home::with(project);
-    fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\nmax_count = 2\n").unwrap();
     let mut plots = Vec::new();
     for n in 0..4 {
         let path = home.toft(&repo, &["ws", "create", "--name", &format!("p{n}"), "-q"]).ok();
@@ -111,9 +110,10 @@ fn so_many_are_left_as_are_wanted_and_the_newest_of_them() {
     }
     home.toft(&repo, &["ws", "gc"]).ok();
     assert!(plots.iter().all(|path| path.exists()), "handed out within the hour");
-    let script = "UPDATE workspaces SET body = json_set(body, '$.used', '2020-01-01T00:00:00.000Z')";
+    let script = "UPDATE workspaces SET body = json_set(body, '$.used', '2020-01-01T00:00:00.000Z')
+                  WHERE json_extract(body, '$.name') IN ('p0', 'p1')";
     home.run(&repo, "sqlite3", &[".git/toft/toft.db", script]);
-    home.toft(&repo, &["ws", "gc"]).ok();
+    home.toft(&repo, &["ws", "gc", "--older-than", "30d"]).ok();
     assert_eq!(plots.iter().map(|path| path.exists()).collect::<Vec<_>>(), [false, false, true, true]);
     home.toft(&repo, &["ws", "restore", "p0"]).ok();
     assert_eq!(fs::read_to_string(plots[0].join("work.txt")).unwrap(), "work\n");

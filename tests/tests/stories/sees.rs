@@ -161,7 +161,7 @@ fn reading_changes_no_file_anywhere() {
     for args in [
         &["list", "--search", "one"][..],
         &["show", &id, "--why"],
-        &["graph", "--mermaid"],
+        &["list", "--graph=mermaid"],
         &["export", "jsonl"],
         &["export", "beads"],
         &["export", "csv"],

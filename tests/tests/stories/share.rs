@@ -49,7 +49,7 @@ fn exchanges_under(vcs: Vcs) {
     sync(&b);
     same("one deleted what the other edited");
     assert!(!listed(&home, &b).contains_key(&second), "no resurrection");
-    home.toft(&b, &["restore", &second]).ok();
+    home.toft(&b, &["reopen", &second]).ok();
     assert_eq!(listed(&home, &b)[&second]["priority"], 1, "nothing of it was lost");
     home.toft(&b, &["delete", &second]).ok();
     sync(&b);

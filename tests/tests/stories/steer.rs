@@ -95,7 +95,7 @@ fn a_paused_runner_finishes_what_it_has_and_claims_nothing_new() {
     until(20, "both are done", || closed() == 2);
     thread::sleep(Duration::from_secs(2));
     assert_eq!(closed(), 2, "paused agents claim nothing");
-    home.toft(&repo, &["resume", "ana-1"]).ok();
+    home.toft(&repo, &["pause", "--off", "ana-1"]).ok();
     until(20, "all are done", || closed() == 6);
 }
 
@@ -120,9 +120,9 @@ fn a_pause_outlasts_the_runner_and_an_idle_agent_is_told_nothing() {
     home.toft(&repo, &["pause"]).ok();
     let next = add(&home, &repo, &["Paint the barn"]);
     let said = home.toft(&repo, &["run", "--once", "--", "sh", "-c", COMMIT]);
-    assert!(said.code == 6 && said.out.contains("toft resume ana-1"), "{said:?}");
+    assert!(said.code == 6 && said.out.contains("toft pause --off ana-1"), "{said:?}");
     home.toft(&repo, &["tell", "ana-1", "use blue"]).fails(5);
-    home.toft(&repo, &["resume"]).ok();
+    home.toft(&repo, &["pause", "--off"]).ok();
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", COMMIT]).ok();
     for id in [id, next] {
         assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["status"], "closed");
@@ -202,7 +202,7 @@ fn a_run_ends_before_its_budget_is_passed_and_a_person_is_called() {
     let config = home.path().join("config");
     fs::create_dir_all(config.join("toft")).unwrap();
     let command = format!(
-        "[notify]\ncommand = [\"sh\", \"-c\", 'echo \"$1: $2\" >> {}', \"sh\", \"{{id}}\", \"{{text}}\"]\n",
+        "notify = [\"sh\", \"-c\", 'echo \"$1: $2\" >> {}', \"sh\", \"{{id}}\", \"{{text}}\"]\n",
         calls.display()
     );
     fs::write(config.join("toft/config.toml"), &command).unwrap();
@@ -296,7 +296,7 @@ fn a_capacity_is_never_used_by_more_than_there_are() {
 #[test]
 fn what_waits_for_a_person_is_shown_on_the_desktop_and_pauses_in_the_status() {
     let (home, repo) = place();
-    configure(&home, "[notify]\ndesktop = true\n");
+    configure(&home, "notify = \"desktop\"\n");
     let shown = home.path().join("shown");
     let script = format!("#!/bin/sh\necho \"$@\" >> {}\n", shown.display());
     toft_stories::agents::script(&home, "bin/notify-send", &script);
@@ -305,9 +305,9 @@ fn what_waits_for_a_person_is_shown_on_the_desktop_and_pauses_in_the_status() {
     until(20, "it is shown", || fs::read_to_string(&shown).unwrap_or_default().contains("asks: Red or blue?"));
     home.toft(&repo, &["pause", "ana"]).ok();
     let status = home.toft(&repo, &["status"]).ok();
-    assert!(status.contains("Paused: ana-1; toft resume NAME ends that"), "{status}");
+    assert!(status.contains("Paused: ana-1; toft pause --off NAME ends that"), "{status}");
     assert_eq!(home.toft(&repo, &["status", "--json"]).data()["paused"][0], "ana-1");
-    home.toft(&repo, &["resume", "ana"]).ok();
+    home.toft(&repo, &["pause", "--off", "ana"]).ok();
     assert!(!home.toft(&repo, &["status"]).ok().contains("Paused"));
 }
 
@@ -335,18 +335,18 @@ fn a_machine_is_drained_and_goes_on() {
     let saved = home.toft(&repo, &["--as", "bo", "save", &id, "-m", "half"]).ok();
     assert!(saved.contains("hurry"), "who works by hand hears it here, too: {saved}");
     home.toft(&repo, &["agent", "list"]).says_all(&["then paused", "paused: a new disk"]);
-    let said = home.toft(&repo, &["resume", "--machine", &machine]).ok();
+    let said = home.toft(&repo, &["pause", "--off", "--machine", &machine]).ok();
     assert!(said.contains("bo") && said.contains("kim") && said.contains("max") && !said.contains("lee"), "{said}");
     let listed = home.toft(&repo, &["agent", "list"]).ok();
     assert!(listed.contains("paused: lee is broken") && !listed.contains("a new disk"), "{listed}");
     home.toft(&repo, &["--as", "kim", "claim"]).ok();
-    let again = home.toft(&repo, &["resume", "--machine", &machine]).ok();
+    let again = home.toft(&repo, &["pause", "--off", "--machine", &machine]).ok();
     assert!(again.contains("Nothing changed"), "{again}");
     // Who registers again is no longer paused with the machine.
     home.toft(&repo, &["pause", "--machine", &machine, "-m", "again"]).ok();
     home.toft(&repo, &["--as", "kim", "claim"]).refuses(4, "again");
     home.toft(&repo, &["--as", "kim", "agent", "register"]).ok();
-    let said = home.toft(&repo, &["resume", "--machine", &machine]).ok();
+    let said = home.toft(&repo, &["pause", "--off", "--machine", &machine]).ok();
     assert!(said.contains("bo") && !said.contains("kim"), "{said}");
 }
 

@@ -394,6 +394,6 @@ fn a_paused_slot_rests_until_it_is_resumed() {
     thread::sleep(Duration::from_secs(3));
     let used = ticks(&home) - before;
     assert!(used < 30, "a paused slot used {used} of 300 ticks");
-    home.toft(&repo, &["resume", &name]).ok();
+    home.toft(&repo, &["pause", "--off", &name]).ok();
     until(20, "it goes on once it is resumed", || !(issue(&home, &repo)["status"] != "closed"));
 }

@@ -67,39 +67,25 @@ pub(crate) struct Tell {
     pub(crate) wait: Duration,
 }
 
-/// Pause agents: they finish what they hold, and claim nothing new.
+/// Pause agents once they have finished what they hold: they claim nothing new.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
-toft pause            # the agents of your runner: NAME-1, NAME-2, …\n  \
-toft pause bob        # those of the runner bob\n  \
-toft resume bob-2     # one of them goes on\n  \
+toft pause              # the agents of your runner: NAME-1, NAME-2, …\n  \
+toft pause bob          # those of the runner bob\n  \
+toft pause --off bob-2  # one of them goes on\n  \
 toft pause --machine build-7 -m \"a new disk tonight\"")]
 pub(crate) struct Pause {
-    #[command(flatten)]
-    pub(crate) agents: AgentsOf,
-    /// Why, for others who look
-    #[arg(short = 'm', long, value_name = "TEXT")]
-    pub(crate) message: Option<String>,
-}
-
-/// Whose agents are meant.
-#[derive(Args, Debug)]
-pub(crate) struct AgentsOf {
     /// Runner or agent [default: your own runner]
     pub(crate) name: Option<String>,
     /// All agents of this machine, by its host name
     #[arg(long, value_name = "MACHINE", conflicts_with = "name")]
     pub(crate) machine: Option<String>,
-}
-
-/// Resume agents that were paused.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-toft resume           # the agents of your runner\n  \
-toft resume claude    # an agent that rests because its provider refused it, for example after you have logged in")]
-pub(crate) struct Resume {
-    #[command(flatten)]
-    pub(crate) agents: AgentsOf,
+    /// Why, for others who look
+    #[arg(short = 'm', long, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+    /// Resume: they claim again, also an agent that rests because its provider refused it
+    #[arg(long, conflicts_with = "message")]
+    pub(crate) off: bool,
 }
 
 /// Register an agent.

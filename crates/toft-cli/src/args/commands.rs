@@ -29,7 +29,7 @@ macro_rules! commands {
                         .about($about)
                         .hide($about.starts_with("Internal"))
                         .aliases([$($alias,)*] as [&str; 0 $(+ { let _ = $alias; 1 })*])
-                        .defer(<$args as clap::Args>::augment_args),
+                        .defer(|command| $crate::args::page::on_one_page(<$args as clap::Args>::augment_args(command))),
                 ))*
             }
 

@@ -21,47 +21,46 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
     /// Connections to the store
-    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    #[arg(hide_short_help = true, long, value_name = "COUNT", default_value_t = 8)]
     pub(crate) connections: usize,
-    /// Where commits, logs and ledgers of other machines are kept: a directory, or s3://BUCKET/PREFIX [default: beside a store that is a
-    /// file; nowhere for PostgreSQL]
+    /// Place of commits, logs and ledgers of other machines: a directory, or s3://BUCKET/PREFIX
     #[arg(long, value_name = "PLACE")]
     pub(crate) objects: Option<String>,
     /// Serve figures for Prometheus at this address, without a token
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
     /// Send traces to this OpenTelemetry collector, such as http://127.0.0.1:4318
-    #[arg(long, value_name = "URL")]
+    #[arg(hide_short_help = true, long, value_name = "URL")]
     pub(crate) traces: Option<String>,
     /// Serve the board at this address of the server: https://fleet.example
     #[arg(long, value_name = "URL", help_heading = "People")]
     pub(crate) board: Option<String>,
     /// Requests a second that each token may send; 0 for no limit
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    #[arg(hide_short_help = true, long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) limit: u32,
     /// Log every request, not only failed and slow ones; a line of JSON each, on standard error
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(crate) log_requests: bool,
     /// Writes a second from which a space on PostgreSQL is held in memory
-    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    #[arg(hide_short_help = true, long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) hold_from: u32,
     /// Identity provider (OpenID Connect) with which people log in
     #[arg(long, value_name = "ISSUER", requires = "oidc_client", help_heading = "People")]
     pub(crate) oidc: Option<String>,
     /// Client id of this server at the provider: a public client with the device flow
-    #[arg(long, value_name = "ID", requires = "oidc", help_heading = "People")]
+    #[arg(hide_short_help = true, long, value_name = "ID", requires = "oidc", help_heading = "People")]
     pub(crate) oidc_client: Option<String>,
     /// Who gets which role: those of whom the provider says VALUE; repeatable
-    #[arg(long, value_name = "[SPACE/]ROLE=VALUE", requires = "oidc", help_heading = "People")]
+    #[arg(hide_short_help = true, long, value_name = "[SPACE/]ROLE=VALUE", requires = "oidc", help_heading = "People")]
     pub(crate) oidc_role: Vec<RoleRule>,
     /// Claim that has the values
-    #[arg(long, value_name = "CLAIM", default_value = "groups", help_heading = "People")]
+    #[arg(hide_short_help = true, long, value_name = "CLAIM", default_value = "groups", help_heading = "People")]
     pub(crate) oidc_claim: String,
     /// Claim that names a person
-    #[arg(long, value_name = "CLAIM", default_value = "email", help_heading = "People")]
+    #[arg(hide_short_help = true, long, value_name = "CLAIM", default_value = "email", help_heading = "People")]
     pub(crate) oidc_name: String,
     /// How long a person's token counts
-    #[arg(long, value_name = "TIME", default_value = "12h", value_parser = parse_duration, help_heading = "People")]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "12h", value_parser = parse_duration, help_heading = "People")]
     pub(crate) oidc_expires: Duration,
 }
 

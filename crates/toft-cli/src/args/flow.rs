@@ -76,14 +76,14 @@ pub(crate) struct NewFlow {
     /// Maximum total cost of all attempts
     #[arg(long)]
     pub(crate) budget: Option<f64>,
-    /// Create the workflow without starting it; without --task it has no tasks yet
+    /// Do not start it yet
     #[arg(long)]
     pub(crate) hold: bool,
     /// Name of the work in another system, such as a ticket or a URL
-    #[arg(long, value_name = "REF")]
+    #[arg(hide_short_help = true, long, value_name = "REF")]
     pub(crate) external: Option<String>,
     /// Value that agents of the workflow can read: JSON or plain text; repeatable
-    #[arg(long = "config", value_name = "NAME=VALUE", value_parser = pair)]
+    #[arg(hide_short_help = true, long = "config", value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) config: Vec<(String, String)>,
     #[command(flatten)]
     pub(crate) task: TaskFields,

@@ -11,11 +11,7 @@ Examples:
   toft land tf-a41c                # land this issue's work
   toft land list                   # finished work and what it waits for
   toft land show tf-a41c           # why it was sent back
-  toft land revert tf-a41c         # take it back
-
-A check in the configuration has to pass before the branch moves:
-  [land]
-  check = [\"cargo test\"]";
+  toft land revert tf-a41c         # take it back";
 
 /// Land finished work: merge it, check it, move the branch.
 #[derive(Args, Debug)]

@@ -6,6 +6,7 @@ mod complete;
 mod fleet;
 mod flow;
 mod land;
+mod page;
 mod plan;
 mod run;
 mod setup;
@@ -20,18 +21,16 @@ use clap::{Args, Parser, ValueEnum};
 use commands::commands;
 
 pub(crate) use self::{
-    agent::{AgentCommand, AgentsOf, Answer, Inbox, Pause, Register, Resume, Send, Tell},
+    agent::{AgentCommand, Answer, Inbox, Pause, Register, Send, Tell},
     fleet::{CreateToken, Join, Login, Serve, TokenCommand},
     flow::{EditFlow, FlowCommand, NewFlow, One, Retry, TaskFields, TemplateCommand},
     land::{LandArgs, LandCommand, LineComment, ReviewArgs, ReviewDecision},
-    plan::{
-        Add, Close, Delete, EditIssue, Export, Fields, Graph, Import, LedgerArgs, LedgerCommand, Reopen, Restore, Undo,
-    },
+    plan::{Add, Close, Delete, EditIssue, Export, Fields, Import, LedgerArgs, LedgerCommand, Reopen, Undo},
     run::{Acp, Prime, Run, SandboxMode, Sandboxed, Stop, Try},
     setup::{Hook, Setup},
-    share::{Accept, Doctor, Move, Propose, Reject, Sync},
+    share::{Accept, Doctor, Move, Propose, Sync},
     upkeep::{Backup, BackupCommand, WriteTo},
-    work::{Board, Claim, Finish, Hold, IssueOrder, List, Log, Logs, Ready, Save, Show, Status, Top},
+    work::{Board, Claim, Finish, GraphFormat, Hold, IssueOrder, List, Log, Logs, Ready, Save, Show, Status, Top},
     ws::{CreateWs, From, GcWs, ListWs, RestoreWs, ShellKind, Ws, WsCommand},
 };
 
@@ -70,22 +69,22 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Global")]
 pub(crate) struct Global {
     /// Run as if started in DIR
-    #[arg(short = 'C', value_name = "DIR", global = true)]
+    #[arg(hide_short_help = true, short = 'C', value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
     /// Store: repo, worktree, global, a path, or postgres://…
-    #[arg(long, value_name = "STORE", global = true)]
+    #[arg(hide_short_help = true, long, value_name = "STORE", global = true)]
     pub(crate) store: Option<String>,
     /// Agent name [default: TOFT_AGENT, or your user name]
-    #[arg(long = "as", value_name = "AGENT", global = true)]
+    #[arg(hide_short_help = true, long = "as", value_name = "AGENT", global = true)]
     pub(crate) agent: Option<String>,
     /// Print JSON; with FIELDS, only those fields of each row
-    #[arg(long, value_name = "FIELDS", num_args = 0..=1, require_equals = true, default_missing_value = "", global = true)]
+    #[arg(hide_short_help = true, long, value_name = "FIELDS", num_args = 0..=1, require_equals = true, default_missing_value = "", global = true)]
     pub(crate) json: Option<String>,
     /// Print ids only
-    #[arg(short, long, global = true)]
+    #[arg(hide_short_help = true, short, long, global = true)]
     pub(crate) quiet: bool,
     /// When to use colours
-    #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
+    #[arg(hide_short_help = true, long, value_name = "WHEN", default_value = "auto", global = true)]
     pub(crate) color: Color,
     /// Operation id: running the same one again changes nothing
     #[arg(long, value_name = "ID", global = true, hide = true)]
@@ -125,11 +124,10 @@ commands! {
     Claim(Claim) "claim" ["next", "start"] "Claim a task under a lease";
     Save(Save) "save" [] "Save a checkpoint and renew the lease";
     Finish(Finish) "finish" ["done"] "Finish a claimed task: done, failed, release, handoff, waiting";
-    Close(Close) "close" [] "Close issues, with a reason";
-    Reopen(Reopen) "reopen" [] "Reopen issues that were closed or deferred";
+    Close(Close) "close" [] "Close issues, or reject proposals, with a reason";
+    Reopen(Reopen) "reopen" [] "Reopen issues that were closed, deferred or deleted";
     Show(Show) "show" [] "Show an issue, task, workflow or agent";
     List(List) "list" ["ls"] "List and search issues and tasks";
-    Graph(Graph) "graph" [] "Draw the plan: terminal, SVG, Mermaid, DOT";
     Status(Status) "status" [] "Show who works on what, and what needs you";
     Top(Top) "top" [] "Watch agents and answer them in the terminal";
     Board(Board) "board" [] "Watch agents and answer them in the browser";
@@ -147,7 +145,6 @@ commands! {
     Sync(Sync) "sync" [] "Exchange ledgers with other clones";
     Propose(Propose) "propose" [] "Propose an issue to another ledger";
     Accept(Accept) "accept" [] "Accept a proposed issue";
-    Reject(Reject) "reject" [] "Reject a proposed issue, with a reason";
     Move(Move) "move" [] "Move issues to another ledger";
     Setup(Setup) "setup" [] "Connect toft to coding agents";
     Hook(Hook) "hook" [] "Internal: called by the hooks of coding agents";
@@ -156,8 +153,7 @@ commands! {
     Agent(Agent) "agent" [] "Manage agents and their messages";
     Answer(Answer) "answer" [] "Answer the question of a waiting task";
     Tell(Tell) "tell" [] "Tell the agent on an issue something while it works";
-    Pause(Pause) "pause" [] "Pause agents: they finish what they hold, and claim nothing new";
-    Resume(Resume) "resume" [] "Resume agents that were paused";
+    Pause(Pause) "pause" [] "Pause agents once they have finished what they hold; --off ends it";
     Serve(Serve) "serve" [] "Serve the store to other machines over HTTP";
     Login(Login) "login" [] "Log in to a server";
     Join(Join) "join" [] "Internal: trades a code for a token, as `toft login --code` does";
@@ -165,8 +161,7 @@ commands! {
     Backup(Backup) "backup" [] "Back up the store to a file, or restore it";
     Gc(Gc) "gc" [] "Delete old history and messages, and free their space";
     Ledger(LedgerArgs) "ledger" [] "Manage the ledgers that this clone sees";
-    Delete(Delete) "delete" ["rm"] "Delete an issue; restore brings it back";
-    Restore(Restore) "restore" [] "Restore a deleted issue";
+    Delete(Delete) "delete" ["rm"] "Delete an issue; reopen brings it back";
     Undo(Undo) "undo" [] "Undo your last operations, where that is safe";
     Import(Import) "import" [] "Import issues: beads, jsonl, markdown, caw, langgraph";
     Acp(Acp) "acp" [] "Internal: speaks the Agent Client Protocol with an agent of a runner";
@@ -189,10 +184,10 @@ pub(crate) const EVERYDAY_COMMANDS: [Group; 3] = [
 
 /// The others: `toft help WORD` lists those below the word.
 pub(crate) const HELP_TOPICS: [Group; 6] = [
-    ("issues", &["ready", "reopen", "delete", "restore", "undo"]),
-    ("agents", &["top", "board", "logs", "answer", "tell", "stop", "retry", "pause", "resume", "agent", "setup"]),
-    ("plans", &["flow", "graph", "history"]),
-    ("share", &["ledger", "propose", "accept", "reject", "move", "import", "export"]),
+    ("issues", &["ready", "reopen", "delete", "undo"]),
+    ("agents", &["top", "board", "logs", "answer", "tell", "stop", "retry", "pause", "agent", "setup"]),
+    ("plans", &["flow", "history"]),
+    ("share", &["ledger", "propose", "accept", "move", "import", "export"]),
     ("fleet", &["serve", "token", "login"]),
     ("admin", &["doctor", "backup", "gc", "trust", "try", "help"]),
 ];
@@ -251,13 +246,11 @@ impl Command {
                 | Self::Reopen(_)
                 | Self::Retry(_)
                 | Self::Delete(_)
-                | Self::Restore(_)
                 | Self::Undo(_)
                 | Self::Import(_)
                 | Self::Move(_)
                 | Self::Propose(_)
                 | Self::Accept(_)
-                | Self::Reject(_)
                 | Self::Sync(_)
                 | Self::Ledger(_)
                 | Self::Gc(_)
@@ -281,7 +274,6 @@ impl Command {
                 | Self::List(_)
                 | Self::Status(_)
                 | Self::Delete(_)
-                | Self::Restore(_)
         )
     }
 }

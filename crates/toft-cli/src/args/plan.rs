@@ -41,10 +41,10 @@ pub(crate) struct Fields {
     #[arg(long, value_name = "ID")]
     pub(crate) needs: Vec<String>,
     /// Issue that this one was discovered from; repeatable
-    #[arg(long, value_name = "ID")]
+    #[arg(hide_short_help = true, long, value_name = "ID")]
     pub(crate) discovered_from: Vec<String>,
     /// Related issue; repeatable
-    #[arg(long, value_name = "ID")]
+    #[arg(hide_short_help = true, long, value_name = "ID")]
     pub(crate) related: Vec<String>,
     /// Parent issue
     #[arg(long, value_name = "ID")]
@@ -53,25 +53,25 @@ pub(crate) struct Fields {
     #[arg(short = 'd', long, alias = "description", value_name = "TEXT")]
     pub(crate) body: Option<String>,
     /// Design
-    #[arg(long, value_name = "TEXT")]
+    #[arg(hide_short_help = true, long, value_name = "TEXT")]
     pub(crate) design: Option<String>,
     /// Acceptance criteria
-    #[arg(long, value_name = "TEXT")]
+    #[arg(hide_short_help = true, long, value_name = "TEXT")]
     pub(crate) acceptance: Option<String>,
     /// Notes
-    #[arg(long, value_name = "TEXT")]
+    #[arg(hide_short_help = true, long, value_name = "TEXT")]
     pub(crate) notes: Option<String>,
     /// Owner
-    #[arg(long, value_name = "NAME")]
+    #[arg(hide_short_help = true, long, value_name = "NAME")]
     pub(crate) owner: Option<String>,
     /// Template for its workflow
-    #[arg(long, value_name = "NAME")]
+    #[arg(hide_short_help = true, long, value_name = "NAME")]
     pub(crate) template: Option<String>,
     /// Due date, or the time until then: 2026-12-01, 3d
-    #[arg(long, value_name = "DATE|DUR")]
+    #[arg(hide_short_help = true, long, value_name = "DATE|DUR")]
     pub(crate) due: Option<String>,
     /// Defer for this long
-    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    #[arg(hide_short_help = true, long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) defer: Option<std::time::Duration>,
 }
 
@@ -80,7 +80,6 @@ pub(crate) struct Fields {
 #[command(after_help = "\
 Examples:
   toft edit tf-a41c -p P0 -l db --needs tf-7f3a
-  toft edit tf-a41c tf-7f3a -p P1 --due 2026-12-01
   toft edit tf-a41c -m \"see the log of the nightly run\"
   toft edit tf-a41c                 # opens title and description in $EDITOR")]
 pub(crate) struct EditIssue {
@@ -118,7 +117,7 @@ pub(crate) struct EditIssue {
     pub(crate) reopen: bool,
 }
 
-/// Reopen issues that were closed or deferred. An issue that a store left in progress, and that is gone, is opened, too.
+/// Reopen issues that were closed, deferred or deleted, or that a store left in progress that is gone.
 #[derive(Args, Debug)]
 pub(crate) struct Reopen {
     /// Issues
@@ -129,7 +128,8 @@ pub(crate) struct Reopen {
     pub(crate) comment: Option<String>,
 }
 
-/// Close issues, with a reason. An agent that holds the work uses `toft finish` instead.
+/// Close issues, with a reason; a proposed issue is rejected, and its author gets the reason with the next sync. An agent that holds
+/// the work uses `toft finish` instead.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Example:
@@ -143,7 +143,7 @@ pub(crate) struct Close {
     pub(crate) reason: String,
 }
 
-/// Delete an issue; restore brings it back. With --purge, remove its text from the ledger's history: its files, its commits, and the
+/// Delete an issue; reopen brings it back. With --purge, remove its text from the ledger's history: its files, its commits, and the
 /// branch of its remote.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -161,7 +161,7 @@ pub(crate) struct Delete {
     /// Reason
     #[arg(short = 'm', long, default_value = "", alias = "message", conflicts_with = "purge")]
     pub(crate) reason: String,
-    /// Remove the issue's text from the history of its ledger; restore cannot bring it back
+    /// Remove the issue's text from the history of its ledger; reopen cannot bring it back
     #[arg(long)]
     pub(crate) purge: bool,
     /// With --purge: show what would be done
@@ -170,13 +170,6 @@ pub(crate) struct Delete {
     /// With --purge: do not ask before rewriting the remote's branch
     #[arg(short, long, requires = "purge")]
     pub(crate) yes: bool,
-}
-
-/// Restore a deleted issue.
-#[derive(Args, Debug)]
-pub(crate) struct Restore {
-    /// Issue
-    pub(crate) id: String,
 }
 
 /// Undo your last operations, where that is safe.
@@ -324,26 +317,4 @@ pub(crate) struct Export {
     /// Export issues as of a revision or time
     #[arg(long, value_name = "REV|TIME", conflicts_with = "file")]
     pub(crate) at: Option<String>,
-}
-
-/// Draw the plan: terminal, SVG, Mermaid, DOT.
-#[derive(Args, Debug)]
-pub(crate) struct Graph {
-    /// Only this issue and the issues connected to it, including closed ones
-    pub(crate) id: Option<String>,
-    /// Include closed issues
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Print Mermaid
-    #[arg(long, conflicts_with = "dot")]
-    pub(crate) mermaid: bool,
-    /// Print DOT, for Graphviz
-    #[arg(long)]
-    pub(crate) dot: bool,
-    /// Print SVG: toft graph --svg > plan.svg
-    #[arg(long, conflicts_with_all = ["dot", "mermaid"])]
-    pub(crate) svg: bool,
-    /// Maximum number of issues
-    #[arg(long, default_value = "200", value_parser = positive)]
-    pub(crate) limit: usize,
 }

@@ -7,38 +7,34 @@ use toft::time::parse_duration;
 
 use super::positive;
 
-/// Run agents: claim tasks, start a command for each, record the results. Each task gets its own workspace.
+/// Run agents: claim tasks, start a command for each in a workspace, record the results.
 #[derive(Args, Debug)]
 #[group(skip)]
 #[command(
     group = clap::ArgGroup::new("confined").args(["sandbox", "container"]).multiple(true),
-    after_help = "The command gets its brief on standard input and in the file $TOFT_BRIEF, and its task in $TOFT_TASK, $TOFT_FENCE, \
-$TOFT_WORKSPACE, $TOFT_AGENT and $TOFT_STORE. The task is done when the command exits with 0 and has made a commit, or when it reports the \
-result itself: with `toft finish`, or in the file $TOFT_REPORT as {\"outcome\":\"done\",\"message\":\"…\",\"no_change\":\"…\",\"cost\":0.1}.\n\n\
-The first Ctrl-C waits for running agents to finish. The second stops them and releases their tasks.\n\n\
+    after_help = "A command gets its brief on standard input. Its task is done when it made a commit and exits with 0, or by `toft \
+finish`. The first Ctrl-C lets agents finish, the second stops them.\n\n\
 Examples:\n  \
 toft run --slots 5 --agent claude              # five Claude Code agents, until you stop them\n  \
 toft run --until-idle -- ./my-agent.sh         # any command, until no work is left\n  \
-toft run --repo ~/api --repo ~/web --slots 4 --agent codex\n  \
-toft run --clone --slots 8 --agent claude --store https://fleet.example\n  \
 toft run --once -l rust --total 2h -- codex exec -"
 )]
 pub(crate) struct Run {
     /// Number of agents to run in parallel
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
     pub(crate) slots: usize,
-    /// Repository to work in, instead of this one; repeat it and the slots take work from all of them in turn
+    /// Repository to work in, instead of this one; repeatable
     #[arg(long = "repo", value_name = "DIR")]
     pub(crate) repositories: Vec<PathBuf>,
     /// Work in every repository of the server that has an address to clone from (toft init --clone-url), in clones that toft makes and
     /// keeps up to date
-    #[arg(long, conflicts_with = "repositories")]
+    #[arg(hide_short_help = true, long, conflicts_with = "repositories")]
     pub(crate) clone: bool,
     /// Claim only tasks with this label; repeat to require several
     #[arg(short, long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
     /// Capability of these agents, for tasks that require it; repeatable
-    #[arg(long, value_name = "TAG")]
+    #[arg(hide_short_help = true, long, value_name = "TAG")]
     pub(crate) can: Vec<String>,
     /// Run one task in each slot, then exit; exit code 6 if nothing is ready
     #[arg(long, conflicts_with = "until_idle")]
@@ -46,11 +42,10 @@ pub(crate) struct Run {
     /// Exit when no work is left
     #[arg(long)]
     pub(crate) until_idle: bool,
-    /// Land finished work as it goes: merge it, check it, move the branch; see toft land
+    /// Land finished work as it goes, as `toft land` does
     #[arg(long)]
     pub(crate) land: bool,
-    /// Known agent: claude, codex, gemini, cursor, opencode, or one of [run.agents] in config.toml; acp:NAME speaks the Agent
-    /// Client Protocol with it (gemini, opencode, copilot, or your own)
+    /// claude, codex, gemini, cursor, opencode, acp:NAME, or one of your own
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "command")]
     pub(crate) recipe: Option<String>,
     /// Stop an agent that prints nothing for this long
@@ -59,48 +54,47 @@ pub(crate) struct Run {
     /// Stop an agent that runs longer than this
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) total: Option<Duration>,
-    /// Claim nothing new once the run would cost more US dollars than this, as agents report their cost
+    /// Claim nothing new once the run would cost more, as agents report it
     #[arg(long, value_name = "USD", value_parser = amount)]
     pub(crate) max_cost: Option<f64>,
     /// Claim nothing new once the run would use more tokens than this
-    #[arg(long, value_name = "N")]
+    #[arg(hide_short_help = true, long, value_name = "N")]
     pub(crate) max_tokens: Option<u64>,
     /// Lease duration; the runner renews the lease after a third of it
-    #[arg(long, value_name = "DUR", default_value = "90s", value_parser = parse_duration)]
+    #[arg(hide_short_help = true, long, value_name = "DUR", default_value = "90s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
     /// Time between SIGTERM and SIGKILL when an agent is stopped
-    #[arg(long, value_name = "DUR", default_value = "5s", value_parser = parse_duration)]
+    #[arg(hide_short_help = true, long, value_name = "DUR", default_value = "5s", value_parser = parse_duration)]
     pub(crate) grace: Duration,
     /// Token budget of the brief
-    #[arg(long, value_name = "TOKENS", default_value_t = toft::briefing::CONTEXT_TOKENS)]
+    #[arg(hide_short_help = true, long, value_name = "TOKENS", default_value_t = toft::briefing::CONTEXT_TOKENS)]
     pub(crate) budget: usize,
     /// Commit or branch to start from [default: the main checkout's HEAD]
-    #[arg(long, value_name = "REV")]
+    #[arg(hide_short_help = true, long, value_name = "REV")]
     pub(crate) base: Option<String>,
-    /// Restrict where the agent can write; offline also blocks the network, strict also hides homes (the network stays
-    /// open); landlock is a guard against mistakes, no boundary
-    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "files")]
+    /// Confine: files, offline (no network), strict (no homes), landlock
+    #[arg(long, value_name = "WHAT", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "files")]
     pub(crate) sandbox: Option<SandboxMode>,
     /// With --sandbox or --in: additional path that the agent may write to; repeatable
-    #[arg(long, value_name = "PATH", requires = "confined")]
+    #[arg(hide_short_help = true, long, value_name = "PATH", requires = "confined")]
     pub(crate) allow: Vec<PathBuf>,
     /// With --sandbox: path that the agent may read though it is hidden; repeatable
-    #[arg(long, value_name = "PATH", requires = "sandbox", conflicts_with = "container")]
+    #[arg(hide_short_help = true, long, value_name = "PATH", requires = "sandbox", conflicts_with = "container")]
     pub(crate) allow_read: Vec<PathBuf>,
     /// With --sandbox or --in: host that the agent may reach, as NAME or *.NAME, and no other; repeatable
-    #[arg(long, value_name = "HOST", requires = "confined")]
+    #[arg(hide_short_help = true, long, value_name = "HOST", requires = "confined")]
     pub(crate) allow_host: Vec<String>,
-    /// Run each agent in a container: podman, docker, or a command that the agent's is appended to
+    /// Run each agent in podman, docker, or behind this command
     #[arg(long = "in", value_name = "CONTAINER", conflicts_with = "sandbox")]
     pub(crate) container: Option<String>,
     /// With --in podman or docker: image [default: run.container.image]
-    #[arg(long, value_name = "IMAGE", requires = "container")]
+    #[arg(hide_short_help = true, long, value_name = "IMAGE", requires = "container")]
     pub(crate) image: Option<String>,
     /// With --sandbox or --in: no network
-    #[arg(long, requires = "confined", conflicts_with = "allow_host")]
+    #[arg(hide_short_help = true, long, requires = "confined", conflicts_with = "allow_host")]
     pub(crate) offline: bool,
     /// Command with its arguments
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, hide_short_help = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
 

@@ -32,23 +32,15 @@ pub(crate) struct Sync {
     pub(crate) allow: Vec<String>,
 }
 
-/// Propose an issue to another ledger, under the same id. Notes, comments and private dependencies are not published.
+/// Propose an issue to another ledger, under the same id. Private fields are not published.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-In a ledger in the working tree, a proposal is one more line for your next commit. For a ledger beside the repository, it is a branch \
-`toft-propose/ID` with one commit on top of upstream's, sent with --push; toft removes the branch when the proposal is decided.
-
-Published by default: title, type, priority, body, design, acceptance, due, the time of creation, dependencies and parent that upstream \
-can see, and labels that upstream uses. --with adds: created (the author), labels (all of them), comments, notes, owner, assignee, \
-defer_until, template, closed (who closed it, and why).
-
-Before it writes anything, toft checks the text for private ids and titles, paths of this machine, and secrets, and lists what it finds \
-(exit 4). Each finding has a short id for --allow.
+A ledger beside the repository gets a branch `toft-propose/ID`, sent with --push; one in the working tree gets a line. First toft lists \
+private ids and titles, paths and secrets in the text (exit 4), each with an id for --allow.
 
 Examples:
   toft propose tf-a41c                         # to the repository's own ledger
   toft propose tf-a41c --push origin           # also push its branch to your fork
-  toft propose tf-a41c --without design,labels
   toft propose tf-a41c --allow 3f9ab0c2d41e    # publish this finding as it is
   toft propose tf-a41c --to team")]
 pub(crate) struct Propose {
@@ -88,16 +80,6 @@ pub(crate) struct Accept {
     /// First fetch the branch of the proposal from this remote or URL
     #[arg(long, value_name = "REMOTE|URL")]
     pub(crate) from: Option<String>,
-}
-
-/// Reject a proposed issue, with a reason. Its author gets the reason with the next sync.
-#[derive(Args, Debug)]
-pub(crate) struct Reject {
-    /// Issue
-    pub(crate) id: String,
-    /// Reason
-    #[arg(short = 'm', long, alias = "message")]
-    pub(crate) reason: String,
 }
 
 /// Move issues to another ledger. Ids and history stay the same; a tombstone is left in the old ledger.

@@ -47,13 +47,13 @@ pub(crate) struct Claim {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) count: Option<usize>,
     /// Lease duration, such as 90s, 30m, 2h [default: lease.ttl, 30m]
-    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    #[arg(hide_short_help = true, long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) ttl: Option<Duration>,
     /// With --pid: how long a live process keeps the lease without renewing it [default: 4h]
-    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    #[arg(hide_short_help = true, long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) cap: Option<Duration>,
     /// Process that the lease follows: when it ends, the lease ends
-    #[arg(long, value_name = "PID", env = "TOFT_PID")]
+    #[arg(hide_short_help = true, long, value_name = "PID", env = "TOFT_PID")]
     pub(crate) pid: Option<u32>,
     /// Wait until work is ready, at most this long
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "30s", value_parser = parse_duration)]
@@ -62,7 +62,7 @@ pub(crate) struct Claim {
     #[arg(long, value_name = "NAME")]
     pub(crate) worktree: Option<String>,
     /// Take over a task from another session of the same agent; that session's writes are then rejected
-    #[arg(long, requires = "id")]
+    #[arg(hide_short_help = true, long, requires = "id")]
     pub(crate) take_over: bool,
     /// Also create a workspace for the task. If that fails, nothing is claimed
     #[arg(long, visible_alias = "workspace")]
@@ -88,16 +88,16 @@ pub(crate) struct Save {
     #[arg(long, default_value = "progress")]
     pub(crate) kind: String,
     /// Structured detail, as JSON
-    #[arg(long, value_name = "JSON")]
+    #[arg(hide_short_help = true, long, value_name = "JSON")]
     pub(crate) detail: Option<String>,
     /// File that the checkpoint is about; repeatable
-    #[arg(long = "file", value_name = "PATH")]
+    #[arg(hide_short_help = true, long = "file", value_name = "PATH")]
     pub(crate) files: Vec<String>,
     /// Commit that the checkpoint is about
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(crate) commit: Option<String>,
     /// Save only if this is still the newest checkpoint
-    #[arg(long, value_name = "CHECKPOINT")]
+    #[arg(hide_short_help = true, long, value_name = "CHECKPOINT")]
     pub(crate) parent: Option<String>,
     /// Store a value under this key, for this task
     #[arg(long, requires = "value")]
@@ -106,7 +106,7 @@ pub(crate) struct Save {
     #[arg(long, requires = "key")]
     pub(crate) value: Option<String>,
     /// New lease duration
-    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    #[arg(hide_short_help = true, long, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) ttl: Option<Duration>,
     #[command(flatten)]
     pub(crate) hold: Hold,
@@ -116,7 +116,7 @@ pub(crate) struct Save {
 #[derive(Args, Debug)]
 pub(crate) struct Hold {
     /// Fence of the lease, from `toft claim --json` [default: this session's]
-    #[arg(long, value_name = "FENCE")]
+    #[arg(hide = true, long, value_name = "FENCE")]
     pub(crate) fence: Option<Fence>,
 }
 
@@ -132,9 +132,7 @@ Outcomes:
 
 Examples:
   toft finish --evidence HEAD -m \"pinned\"
-  toft finish tf-a41c --no-change \"already done\"
-  toft finish waiting -m \"REST or gRPC?\"
-  toft finish release")]
+  toft finish waiting -m \"REST or gRPC?\"")]
 pub(crate) struct Finish {
     /// Issue or task [default: the one you hold], and outcome [default: done]
     #[arg(value_name = "ID|OUTCOME", num_args = 0..=2, add = ArgValueCompleter::new(complete::issues))]
@@ -225,7 +223,7 @@ Examples:
   toft list --blocked --label db
   toft list tasks --worktree .                  # the tasks of this worktree")]
 pub(crate) struct List {
-    /// What to list: issues, tasks, or the tasks of a workflow
+    /// What to list: issues, tasks, or a workflow's tasks; with --graph, what is tied to an issue
     #[arg(value_name = "KIND")]
     pub(crate) kind: Option<String>,
     /// Include closed issues and ended tasks
@@ -241,13 +239,13 @@ pub(crate) struct List {
     #[arg(long, value_name = "TEXT")]
     pub(crate) search: Option<String>,
     /// Only issues of this type
-    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    #[arg(hide_short_help = true, short = 't', long = "type", value_name = "TYPE")]
     pub(crate) issue_type: Option<String>,
     /// Only issues of this priority
     #[arg(short, long, value_name = "P0..P4", value_parser = priority)]
     pub(crate) priority: Option<u8>,
     /// Only issues assigned to this agent
-    #[arg(long, value_name = "AGENT", add = ArgValueCompleter::new(complete::agents))]
+    #[arg(hide_short_help = true, long, value_name = "AGENT", add = ArgValueCompleter::new(complete::agents))]
     pub(crate) assignee: Option<String>,
     /// Only parts of this issue
     #[arg(long, value_name = "ID")]
@@ -256,19 +254,34 @@ pub(crate) struct List {
     #[arg(long)]
     pub(crate) blocked: bool,
     /// Order of issues [default: created]
-    #[arg(long, value_name = "ORDER")]
+    #[arg(hide_short_help = true, long, value_name = "ORDER")]
     pub(crate) sort: Option<IssueOrder>,
     /// Only issues of this ledger
-    #[arg(long, value_name = "NAME")]
+    #[arg(hide_short_help = true, long, value_name = "NAME")]
     pub(crate) ledger: Option<String>,
     /// List issues as of a revision or time
-    #[arg(long, value_name = "REV|TIME", conflicts_with_all = ["all_repos", "worktree"])]
+    #[arg(hide_short_help = true, long, value_name = "REV|TIME", conflicts_with_all = ["all_repos", "worktree"])]
     pub(crate) at: Option<String>,
+    /// Draw issues and what they need: lines, svg, mermaid or dot
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "lines",
+        conflicts_with_all = ["sort", "all_repos", "worktree"])]
+    pub(crate) graph: Option<GraphFormat>,
     /// Maximum number of rows
-    #[arg(long, default_value_t = super::ROWS, value_parser = positive)]
+    #[arg(long, default_value_t = super::ROWS, default_value_if("graph", clap::builder::ArgPredicate::IsPresent, "200"), value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) reach: Reach,
+}
+
+/// How a graph of issues is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum GraphFormat {
+    /// Indented lines.
+    Lines,
+    Svg,
+    Mermaid,
+    /// For Graphviz.
+    Dot,
 }
 
 /// How issues are sorted.

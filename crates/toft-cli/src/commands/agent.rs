@@ -11,7 +11,7 @@ use toft::{
 
 use super::{App, Done, plan, word, work::held};
 use crate::{
-    args::{AgentCommand, AgentsOf, Answer, Inbox, Pause, Register, Resume, Send, Tell},
+    args::{AgentCommand, Answer, Inbox, Pause, Register, Send, Tell},
     exit::Failure,
     render,
 };
@@ -83,25 +83,18 @@ fn register(app: &App<'_>, args: &Register) -> Done {
 }
 
 pub(super) fn pause(app: &App<'_>, args: &Pause) -> Done {
-    tell_agents(app, &args.agents, AgentState::Draining, args.message.clone())
-}
-
-pub(super) fn resume(app: &App<'_>, args: &Resume) -> Done {
-    if let Some(name) = &args.agents.name
+    if let Some(name) = args.name.as_ref().filter(|_| args.off)
         && RestingAgent::end(name)?
     {
         return app.show(&render::view_ended_rest(name));
     }
-    tell_agents(app, &args.agents, AgentState::Active, None)
-}
-
-fn tell_agents(app: &App<'_>, agents: &AgentsOf, state: AgentState, note: Option<String>) -> Done {
     let toft = app.open()?;
-    let runner = match (&agents.name, &agents.machine) {
+    let runner = match (&args.name, &args.machine) {
         (None, None) => toft.located().agent.clone(),
         (name, _) => name.clone().unwrap_or_default(),
     };
-    let request = agent::TellRunner { runner, machine: agents.machine.clone(), state, note };
+    let state = if args.off { AgentState::Active } else { AgentState::Draining };
+    let request = agent::TellRunner { runner, machine: args.machine.clone(), state, note: args.message.clone() };
     app.show(&render::view_told_agents(&app.perform(toft, request)?))
 }
 

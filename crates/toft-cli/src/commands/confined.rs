@@ -41,7 +41,6 @@ pub(super) fn check(cli: &Cli) -> Result<(), Failure> {
         Command::List(List { reach, .. }) => here(reach),
         Command::Show(Show { diff: true, .. }) => false,
         Command::Show(Show { id, log, .. }) => log.is_none() || is_own(id),
-        Command::Graph(_) => true,
         Command::Save(args) => is_own_hold(args.hold.fence.as_ref()),
         Command::Finish(args) => is_own_hold(args.hold.fence.as_ref()),
         // Only as the holder of the review.

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use toft::{
     Toft,
     flow::TaskStatus,
-    plan::{IssueFilter, IssueSearch, SearchProblem, SearchResult, UnknownValue},
+    plan::{FoundIssue, IssueFilter, IssueSearch, SearchProblem, SearchResult, UnknownValue},
     time::Timestamp,
     verbs::{agent, list},
 };
 
-use super::{App, Done, RepositorySource, word};
+use super::{App, Done, RepositorySource, plan, word};
 use crate::{
     args,
     exit::Failure,
-    render::{IssueList, Names, TaskList, view_everything},
+    render::{Graph, IssueList, Names, TaskList, view_everything},
 };
 
 /// What a list is of.
@@ -39,7 +39,10 @@ impl ListTarget {
     /// Refuses flags that mean nothing for this list.
     fn check(&self, args: &args::List) -> Result<(), Failure> {
         match self {
-            Self::Tasks | Self::Workflow(_) if args.at.is_some() => {
+            Self::Tasks if args.graph.is_some() => {
+                Err(Failure::invalid("--graph draws issues", "toft flow show WORKFLOW draws its tasks"))
+            }
+            Self::Tasks | Self::Workflow(_) if args.at.is_some() && args.graph.is_none() => {
                 Err(Failure::invalid("--at: only issues are listed as of a time", "leave --at out"))
             }
             Self::Issues if args.reach.worktree.is_some() => Err(Failure::invalid(
@@ -55,6 +58,9 @@ pub(super) fn list(app: &App<'_>, args: &args::List) -> Done {
     let target = ListTarget::parse(args.kind.as_deref());
     target.check(args)?;
     let (filter, one_worktree) = (issue_filter(args), args.reach.worktree.is_some());
+    if let Some(format) = args.graph {
+        return graph(app, args, filter, format);
+    }
     let all_repos = args.reach.all_repos;
     match &target {
         ListTarget::Issues if all_repos => {
@@ -162,6 +168,47 @@ fn issues_of(
     let SearchResult { issues, total, more, .. } = search.finish();
     let now = now.unwrap_or_default();
     Ok((IssueList { issues, total, more, now, several: true, names, waiting }, problems))
+}
+
+/// Draws issues with what they need; those that are connected to one issue, if it was named.
+fn graph(app: &App<'_>, args: &args::List, filter: IssueFilter, format: args::GraphFormat) -> Done {
+    let now_plan = plan::plan(app.open()?)?;
+    let plan = match &args.at {
+        Some(when) => now_plan.at(when)?,
+        None => now_plan,
+    };
+    let mut issues = match args.kind.as_deref().filter(|kind| *kind != "issues") {
+        Some(id) => {
+            // They may be closed, and anywhere in the plan.
+            let all = plan.list(&IssueFilter { all: true, ..filter })?;
+            connected_to(plan.find(id)?.issue.id, all)
+        }
+        None => plan.list(&IssueFilter { limit: args.limit + 1, ..filter })?,
+    };
+    let more = issues.len() > args.limit;
+    issues.truncate(args.limit);
+    let (now, started) = (plan.now()?, plan.waiting_after_start(&issues)?);
+    app.show(&Graph { issues, format, more, now, started }.view())
+}
+
+/// The issues from which one leads to the other by dependencies and parents.
+fn connected_to(id: String, mut issues: Vec<FoundIssue>) -> Vec<FoundIssue> {
+    let mut near = BTreeSet::from([id]);
+    loop {
+        let before = near.len();
+        for FoundIssue { issue, .. } in &issues {
+            let ties: Vec<&str> = issue.blockers().chain(issue.parent.as_deref()).collect();
+            if near.contains(&issue.id) || ties.iter().any(|tie| near.contains(*tie)) {
+                near.insert(issue.id.clone());
+                near.extend(ties.into_iter().map(str::to_owned));
+            }
+        }
+        if near.len() == before {
+            break;
+        }
+    }
+    issues.retain(|found| near.contains(&found.issue.id));
+    issues
 }
 
 /// The filter that the flags ask for.

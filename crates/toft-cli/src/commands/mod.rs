@@ -64,8 +64,11 @@ pub(crate) fn run(cli: &Cli, output: &Output) -> Done {
     app.tell_server();
     if done.is_ok() && cli.command.may_sync() {
         // Nobody asked for it: what does not work now does the next time.
-        let _ =
-            app.toft.get().map(|toft| toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself())));
+        let _ = app
+            .toft
+            .get()
+            .filter(|toft| toft.located().sync.auto.is_some())
+            .map(|toft| toft.plan().and_then(|plan| plan.map_or(Ok(()), |plan| plan.sync_by_itself())));
     }
     if matches!(cli.command, Command::Sync(_) | Command::Run(_)) {
         // The same: what is not forgotten today is forgotten tomorrow.
@@ -140,11 +143,9 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Edit(args) => plan::change(app, args),
         Command::Ledger(args) => plan::ledger(app, &args.command),
         Command::Delete(args) => plan::delete(app, args),
-        Command::Restore(args) => plan::restore(app, args),
         Command::Undo(args) => plan::undo(app, args),
         Command::Import(args) => plan::import(app, args),
         Command::Export(args) => plan::export(app, args),
-        Command::Graph(args) => plan::graph(app, args),
         Command::Ws(args) => ws::run(app, &args.command),
         Command::Trust(args) => place::trust(app, args),
         Command::Land(args) => land::cmd_land(app, args),
@@ -159,7 +160,6 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Sync(args) => share::sync(app, args),
         Command::Propose(args) => share::propose(app, args),
         Command::Accept(args) => share::accept(app, args),
-        Command::Reject(args) => share::reject(app, args),
         Command::Move(args) => share::move_issues(app, args),
         Command::Setup(args) => setup::setup(app, args),
         Command::Hook(args) => hook::hook(app, args),
@@ -168,7 +168,6 @@ fn answer(app: &App<'_>, command: &Command) -> Done {
         Command::Answer(args) => agent::answer(app, args),
         Command::Tell(args) => agent::tell_holder(app, args),
         Command::Pause(args) => agent::pause(app, args),
-        Command::Resume(args) => agent::resume(app, args),
     }
 }
 

@@ -120,7 +120,9 @@ pub(super) fn trust(app: &App<'_>, args: &Trust) -> Done {
     if let (true, Some(list)) = (args.yes, &list) {
         toft::plan::Ledgers::prepare_carried_ledgers(&located, list)?;
     }
-    let checks = [&located.verify, &located.land.check];
+    // What runs before work is done is usually the check.
+    let early = Some(&located.verify).filter(|early| **early != located.land.check);
+    let checks: Vec<_> = early.into_iter().chain([&located.land.check]).collect();
     let trusted = setup.trusted(&repository)
         && checks.iter().all(|commands| commands.trusted(&repository))
         && list.as_ref().is_none_or(|list| list.trusted(&repository));

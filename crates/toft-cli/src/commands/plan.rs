@@ -1,6 +1,6 @@
 //! Issues.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use toft::{
     Toft,
@@ -21,8 +21,8 @@ use crate::{
     args, editor,
     exit::Failure,
     render::{
-        Graph, IssueShown, Pen, view_compactions, view_export, view_import, view_ledgers, view_publications,
-        view_undone, view_written_issue, view_written_issues,
+        IssueShown, view_compactions, view_export, view_import, view_ledgers, view_publications, view_undone,
+        view_written_issue, view_written_issues,
     },
 };
 
@@ -218,7 +218,7 @@ pub(super) fn write_each(
     }
 }
 
-/// Closes issues that no agent holds work on.
+/// Closes issues that no agent holds work on, and rejects proposals.
 pub(super) fn close(app: &App<'_>, args: &args::Close) -> Done {
     // A task of a workflow is skipped.
     let (tasks, issues): (Vec<&String>, Vec<&String>) = args.ids.iter().partition(|id| id.starts_with(TaskId::PREFIX));
@@ -235,13 +235,12 @@ pub(super) fn close(app: &App<'_>, args: &args::Close) -> Done {
     write_each(app, &ids, "Closed", |id, op| Ok(plan.close(id, &args.reason, op)?))
 }
 
-/// Opens issues again that were closed, deferred, or left in progress.
 pub(super) fn reopen(app: &App<'_>, args: &args::Reopen) -> Done {
     let plan = plan(app.open()?)?;
+    // The text of a deleted issue that nobody else ever had is kept outside of its ledger.
+    args.ids.iter().try_for_each(|id| plan.recall(id))?;
     let ids = each_found(&plan, &args.ids)?;
-    let asked =
-        Edit { status: Some(Step::Reopen), defer: Some(None), comment: args.comment.clone(), ..Edit::default() };
-    write_each(app, &ids, "Reopened", |id, op| Ok(plan.edit(id, &asked, op)?))
+    write_each(app, &ids, "Reopened", |id, op| Ok(plan.reopen(id, args.comment.as_deref(), op)?))
 }
 
 pub(super) fn delete(app: &App<'_>, args: &args::Delete) -> Done {
@@ -250,11 +249,6 @@ pub(super) fn delete(app: &App<'_>, args: &args::Delete) -> Done {
     }
     let wrote = plan(app.open()?)?.delete(&args.id, &args.reason)?;
     app.show(&view_written_issue(&wrote, "Deleted", several(app.open()?)?))
-}
-
-pub(super) fn restore(app: &App<'_>, args: &args::Restore) -> Done {
-    let wrote = plan(app.open()?)?.restore(&args.id)?;
-    app.show(&view_written_issue(&wrote, "Restored", several(app.open()?)?))
 }
 
 pub(super) fn undo(app: &App<'_>, args: &args::Undo) -> Done {
@@ -352,41 +346,6 @@ pub(super) fn export(app: &App<'_>, args: &args::Export) -> Done {
         None => plan.export(form)?,
     });
     Ok(std::process::ExitCode::SUCCESS)
-}
-
-pub(super) fn graph(app: &App<'_>, args: &args::Graph) -> Done {
-    let plan = plan(app.open()?)?;
-    // What hangs together with one issue may be closed, and anywhere in the plan.
-    let (limit, all) = if args.id.is_some() { (0, true) } else { (args.limit + 1, args.all) };
-    let mut issues = plan.list(&IssueFilter { limit, all, ..IssueFilter::default() })?;
-    if let Some(id) = &args.id {
-        let id = plan.find(id)?.issue.id;
-        let mut near = BTreeSet::from([id]);
-        loop {
-            let before = near.len();
-            for FoundIssue { issue, .. } in &issues {
-                let ties: Vec<&str> = issue.blockers().chain(issue.parent.as_deref()).collect();
-                if near.contains(&issue.id) || ties.iter().any(|tie| near.contains(*tie)) {
-                    near.insert(issue.id.clone());
-                    near.extend(ties.into_iter().map(str::to_owned));
-                }
-            }
-            if near.len() == before {
-                break;
-            }
-        }
-        issues.retain(|found| near.contains(&found.issue.id));
-    }
-    let more = issues.len() > args.limit;
-    issues.truncate(args.limit);
-    let pen = match (args.mermaid, args.dot, args.svg) {
-        (true, ..) => Pen::Mermaid,
-        (_, true, _) => Pen::Dot,
-        (.., true) => Pen::Svg,
-        _ => Pen::Lines,
-    };
-    let (now, started) = (plan.now()?, plan.waiting_after_start(&issues)?);
-    app.show(&Graph { issues, pen, more, now, started }.view())
 }
 
 /// One issue, whole.

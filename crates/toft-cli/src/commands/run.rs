@@ -133,9 +133,6 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
         }
         if let Some((id, text)) = needs_a_person(&event) {
             call(&notification(&known.notify, &id, &text));
-            if known.notify_desktop {
-                call(&notification(&desktop(), &id, &text));
-            }
         }
     })?;
     all.iter().try_for_each(|toft| toft.work().let_go_of_ended(&toft.located().agent).map(drop))?;
@@ -149,7 +146,7 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
         (false, 0) if args.once && !progress.did_any() => Err(match RestingAgent::of(&rules.agent) {
             Some(resting) => Failure::resting(
                 format!("{} rests until {}", resting.agent, resting.until),
-                "toft status shows why; toft resume NAME ends the rest; other agents can go on: toft run --agent NAME",
+                "toft status shows why; toft pause --off NAME ends the rest; other agents can go on: toft run --agent NAME",
             ),
             None if !progress.idle() => return Ok(ExitCode::SUCCESS),
             None => {
@@ -273,8 +270,8 @@ fn rules(all: &[Toft], args: &Run) -> Result<Rules, Failure> {
         once: args.once,
         until_idle: args.until_idle,
         ttl: args.ttl,
-        idle: args.idle.or(known.idle),
-        total: args.total.or(known.total),
+        idle: args.idle,
+        total: args.total,
         grace: args.grace,
         budget: args.budget,
         sandbox,
@@ -343,18 +340,6 @@ fn needs_a_person(event: &RunnerEvent) -> Option<(String, String)> {
         _ => return None,
     };
     Some((issue.as_ref().unwrap_or(task).clone(), format!("{why}: {message}")))
-}
-
-/// The command that shows something on the desktop.
-fn desktop() -> Vec<String> {
-    let words: &[&str] = if cfg!(target_os = "macos") {
-        const SCRIPT: [&str; 3] =
-            ["on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run"];
-        &["osascript", "-e", SCRIPT[0], "-e", SCRIPT[1], "-e", SCRIPT[2], "toft: {id}", "{text}"]
-    } else {
-        &["notify-send", "--app-name=toft", "--", "toft: {id}", "{text}"]
-    };
-    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 /// The command that calls a person. What an agent wrote is an argument of its own, and never part of another word, which a

@@ -90,11 +90,6 @@ pub(super) fn accept(app: &App<'_>, args: &args::Accept) -> Done {
     app.show(&view_written_issues(&wrote, "Accepted", plan::several(app.open()?)?))
 }
 
-pub(super) fn reject(app: &App<'_>, args: &args::Reject) -> Done {
-    let wrote = plan::plan(app.open()?)?.reject(&args.id, &args.reason)?;
-    app.show(&view_written_issues(&[wrote], "Rejected", plan::several(app.open()?)?))
-}
-
 pub(super) fn move_issues(app: &App<'_>, args: &args::Move) -> Done {
     let toft = app.open()?;
     let plan = plan::plan(toft)?;

@@ -98,14 +98,14 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
         holder,
         take_over: args.take_over,
     };
+    let (me, plan) = (&toft.located().agent, toft.plan()?);
     let outcome = match args.wait {
-        Some(patience) => toft.work().claim_waiting(&toft.located().agent, app.op().as_ref(), &request, patience)?,
-        None => toft.work().claim(&toft.located().agent, app.op(), request)?,
+        Some(patience) => toft.work().claim_waiting(me, app.op().as_ref(), &request, patience)?,
+        None => toft.work().claim(plan.as_ref(), me, app.op(), request)?,
     };
-    let me = &toft.located().agent;
     let claim::Outcome { claims } = outcome;
     // At once: a workspace takes its time, and a command that is killed meanwhile leaves the session its hold.
-    toft.keep_holds(me, &claims);
+    let held = toft.keep_holds(me, &claims);
     let (mut workspaces, mut kept, mut given_back) = (BTreeMap::new(), Vec::new(), Vec::new());
     for claimed in claims {
         if !args.ws {
@@ -132,16 +132,16 @@ pub(super) fn claim(app: &App<'_>, args: &Claim) -> Done {
         toft.note(format!("{task} was released: {error}"));
     }
     // Who holds many knows.
-    if args.count.is_none() && (2..=FEW_HOLDS).contains(&toft.session_holds(me).len()) {
+    if args.count.is_none() && (2..=FEW_HOLDS).contains(&held) {
         // The claim is committed: if the holds cannot be read, there is no note.
         let held = toft.live_holds(me).map_or(0, |holds| holds.len());
         if held > 1 {
             toft.note(format!("you hold {held} tasks now: name one when you save or finish"));
         }
     }
+    let _span = toft.engine().read_span();
     // The claim stands, whatever the plan can say of its issue now.
-    let plan = toft.plan().ok().flatten();
-    let found = |id: &String| plan.as_ref()?.find(id).ok().map(|found| (id.clone(), found));
+    let found = |id: &String| plan.as_ref()?.find_as_read(id).ok().map(|found| (id.clone(), found));
     let issues = kept.iter().filter_map(|claimed| found(claimed.issue.as_ref()?)).collect();
     let outcome = claim::Outcome { claims: kept };
     app.show(&Claims { outcome, issues, workspaces, many: args.count.is_some() }.view())

@@ -28,7 +28,7 @@ fn meant_below(parent: &str, word: &str) -> Option<&'static str> {
         ("ws", "rescues") => "toft ws restore lists rescues",
         ("ws", "landed") => "toft ws rm WS --landed",
         ("agent", "pause") => "toft pause NAME",
-        ("agent", "resume" | "unpause") => "toft resume NAME",
+        ("agent", "resume" | "unpause") => "toft pause --off NAME",
         ("agent", "answer") => "toft answer ID TEXT",
         ("agent", "show" | "status") => "toft agent list",
         ("land", "return" | "approve" | "reject") => "toft review ID --approve · --return -m REASON",
@@ -72,7 +72,7 @@ fn meant_alone(word: &str) -> Option<&'static str> {
         "cancel" | "abandon" | "drop" | "quit" | "exit" => {
             "toft finish release -m \"…\" releases a task · toft flow pause WORKFLOW · toft flow --help"
         }
-        "continue" => "toft claim ID · toft resume · toft flow resume WORKFLOW",
+        "continue" | "resume" | "unpause" => "toft claim ID · toft pause --off · toft flow resume WORKFLOW",
         "inbox" | "send" | "register" | "message" | "messages" => "toft agent inbox|send|register",
         "reply" | "respond" => "toft answer ID TEXT",
         "log" | "events" => "toft history",
@@ -98,6 +98,9 @@ fn meant_alone(word: &str) -> Option<&'static str> {
         "dep" | "deps" | "depend" | "link" | "block" => "toft edit ID --needs OTHER",
         "whoami" | "info" | "config" | "settings" => "toft doctor",
         "open" => "toft reopen ID",
+        "restore" | "undelete" => "toft reopen ID brings a deleted issue back · toft ws restore a workspace",
+        "reject" => "toft close ID -m REASON rejects a proposed issue · toft review ID --return finished work",
+        "graph" | "tree" | "plan" => "toft list --graph",
         "resolve" | "fixed" | "wontfix" => "toft close ID -m REASON",
         "remove" | "del" | "archive" => "toft close ID -m REASON closes an issue · toft ws list shows workspaces",
         "prune" | "clean" | "cleanup" => "toft ws gc -n shows which workspaces can be removed",

@@ -80,7 +80,7 @@ pub(crate) fn view_told_agents(agents: &[Agent]) -> CommandView<'_> {
     let note = note.map(|note| format!(" ({})", short(note, 80))).unwrap_or_default();
     let line = match paused {
         _ if names.is_empty() => "Nothing changed: toft agent list shows who is paused.".to_owned(),
-        true => format!("Paused {names}{note}. What they hold they finish; toft resume lets them go on."),
+        true => format!("Paused {names}{note}. What they hold they finish; toft pause --off lets them go on."),
         false => format!("Resumed {names}."),
     };
     CommandView::of_line("agents", agents, agents.iter().map(|agent| &agent.name), line)

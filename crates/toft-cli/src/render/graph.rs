@@ -15,20 +15,11 @@ use super::{
     page::{Page, after_words, clean, cut, short},
     svg,
 };
-
-/// How it is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pen {
-    /// Indented lines.
-    Lines,
-    Mermaid,
-    Dot,
-    Svg,
-}
+use crate::args::GraphFormat;
 
 pub(crate) struct Graph {
     pub(crate) issues: Vec<FoundIssue>,
-    pub(crate) pen: Pen,
+    pub(crate) format: GraphFormat,
     pub(crate) more: bool,
     pub(crate) now: Timestamp,
     /// Issues that a workflow is on.
@@ -63,7 +54,7 @@ impl Graph {
     }
 
     pub(crate) fn view(&self) -> CommandView<'_> {
-        let Self { issues, pen, more, now, .. } = self;
+        let Self { issues, format, more, now, .. } = self;
         let node = |found: &FoundIssue| {
             let Issue { id, title, status, .. } = &found.issue;
             json!({ "id": id, "title": title, "status": status, "ready": self.ready(found) })
@@ -72,15 +63,15 @@ impl Graph {
         let edges: Vec<_> =
             self.edges().iter().map(|(from, to, kind)| json!({ "from": from, "to": to, "kind": kind })).collect();
         let data = json!({ "nodes": nodes, "edges": edges, "critical_path": self.critical_path() });
-        CommandView::new("graph", data, issues.iter().map(|found| &found.issue.id), move |page| match pen {
-            Pen::Lines if issues.is_empty() => page.line("No issues."),
-            Pen::Lines => {
+        CommandView::new("graph", data, issues.iter().map(|found| &found.issue.id), move |page| match format {
+            GraphFormat::Lines if issues.is_empty() => page.line("No issues."),
+            GraphFormat::Lines => {
                 self.lines(page);
                 cut(page, *more, issues.len());
             }
-            Pen::Mermaid => self.mermaid(page),
-            Pen::Dot => self.dot(page),
-            Pen::Svg => svg::draw(page, issues, &self.edges(), *now),
+            GraphFormat::Mermaid => self.mermaid(page),
+            GraphFormat::Dot => self.dot(page),
+            GraphFormat::Svg => svg::draw(page, issues, &self.edges(), *now),
         })
         .with_more(*more)
     }

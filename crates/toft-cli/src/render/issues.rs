@@ -254,7 +254,7 @@ impl IssueShown {
             }
             if let Some(deleted) = &issue.deleted {
                 let (by, at, why) = (clean(&deleted.by), page.moment(deleted.at), clean(&deleted.reason));
-                page.line(format!("  deleted by {by} at {at}: {why} (`toft restore` restores it)"));
+                page.line(format!("  deleted by {by} at {at}: {why} (`toft reopen` brings it back)"));
             }
             for event in &self.history {
                 let cells = [page.moment(event.at), clean(&event.actor), clean(&event.verb), particulars(event)];

@@ -49,7 +49,7 @@ pub(crate) use self::{
         view_changed_plan, view_flow, view_flows, view_moved_flow, view_new_flow, view_removed_template,
         view_stored_template, view_template, view_templates,
     },
-    graph::{Graph, Pen},
+    graph::Graph,
     history::{view_event, view_history},
     issues::{
         IssueList, IssueShown, view_compactions, view_export, view_import, view_ledgers, view_undone,

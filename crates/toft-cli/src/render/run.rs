@@ -164,7 +164,7 @@ impl<'a> RunProgress<'a> {
             },
             SlotEvent::Paused => {
                 let name = self.names[index].clone();
-                self.say(index, &format!("paused; `toft resume {name}` lets it claim again"));
+                self.say(index, &format!("paused; `toft pause --off {name}` lets it claim again"));
                 self.quiet(index, "paused");
             }
             SlotEvent::Resting { agent, until, text } => {
@@ -405,7 +405,7 @@ pub(crate) fn view_demo<'a>(repo: &'a Path, shell: &'a str) -> CommandView<'a> {
         page.line("");
         page.line("Look around, then answer the question and run the rest:");
         page.line(format!("  cd {} && {}", clean(&quoted(repo)), clean(shell)));
-        page.line("  toft list --all · toft history · toft graph · git log --all --oneline");
+        page.line("  toft list --all · toft history · toft list --graph · git log --all --oneline");
         page.line("  toft answer ID \"…\"         # answers the question");
         page.line("  toft run --land --until-idle -- ../agent");
         page.line("What is finished was checked and has landed in main: git log --first-parent");

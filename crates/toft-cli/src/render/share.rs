@@ -92,7 +92,7 @@ pub(crate) fn view_proposals(proposals: &[Proposed]) -> CommandView<'_> {
                     ));
                 }
                 (None, _, LedgerKind::Tree) => page.line("  one more line in .toft/issues.jsonl, for your next commit"),
-                (None, ..) => page.line("  its maintainer decides: toft accept, toft reject"),
+                (None, ..) => page.line("  its maintainer decides: toft accept, toft close"),
             }
             if !private.is_empty() {
                 let named = private.iter().map(|id| clean(id)).collect::<Vec<_>>().join(", ");

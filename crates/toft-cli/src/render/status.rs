@@ -42,11 +42,11 @@ pub(crate) fn view_status(status: &StatusView) -> CommandView<'_> {
         for RestingAgent { agent, until, refusal, .. } in resting {
             let (agent, until, why) = (clean(agent), page.moment(*until), short(&refusal.message, 100));
             let kind = refusal.kind.as_str();
-            page.line(format!("{agent} rests until {until}: {kind} ({why}); toft resume {agent} ends that"));
+            page.line(format!("{agent} rests until {until}: {kind} ({why}); toft pause --off {agent} ends that"));
         }
         if !paused.is_empty() {
             let names: Vec<String> = paused.iter().map(|name| clean(name)).collect();
-            page.line(format!("Paused: {}; toft resume NAME ends that", names.join(", ")));
+            page.line(format!("Paused: {}; toft pause --off NAME ends that", names.join(", ")));
         }
         if page.text().is_empty() {
             page.line("No work in progress. `toft ready` lists what can start, `toft add \"title\"` adds an issue.");
@@ -120,7 +120,7 @@ fn needs_you(page: &mut Page, needs: &[status::NeedsYou], proposals: &[FoundIssu
         let by = issue.origin.as_ref().map(|origin| clean(&origin.by)).unwrap_or_default();
         let (id, title) = (clean(&issue.id), short(&issue.title, 60));
         page.line(format!(
-            "  {id}  {by} proposes: {title}\n    toft show {id} · toft accept {id} · toft reject {id} -m \"…\""
+            "  {id}  {by} proposes: {title}\n    toft show {id} · toft accept {id} · toft close {id} -m \"…\""
         ));
     }
     for need in needs {

@@ -285,7 +285,7 @@ work in this repository, to note progress, to finish, to hand over, or to plan w
 4. `toft save -m \"…\"` after each step that took long. It renews your lease.
 5. `toft finish -m \"…\" --evidence COMMIT`, or `--no-change \"why\"`; `failed`, `release`, `handoff`, `waiting -m \"question\"`.
 
-Planning: `toft add \"title\" -d \"…\" --needs ID --parent ID`; `toft graph` shows the plan; `toft ready --explain` says why
+Planning: `toft add \"title\" -d \"…\" --needs ID --parent ID`; `toft list --graph` shows the plan; `toft ready --explain` says why
 something cannot start. Messages: `toft agent send NAME \"…\"`, `toft agent inbox`.
 
 Exit codes: 0 ok, 2 usage, 3 not found, 4 not allowed, 5 somebody else holds it, 6 nothing to do, 7 try again.

@@ -297,7 +297,7 @@ fn deleted(issue: &Issue) -> Refusal {
     Refusal::WrongState {
         id: issue.id.clone(),
         state: "deleted".into(),
-        wanted: "restore it first (toft restore)".into(),
+        wanted: "reopen it first (toft reopen)".into(),
     }
 }
 

@@ -145,7 +145,7 @@ fn fields_from(from: &Issue, over: Option<&Issue>, names: &[&'static str]) -> Ve
 /// The writes to the proposer's own copy.
 pub fn propose(issue: &Issue, to: &str, remote: Option<&str>) -> VerbResult<Vec<Put>> {
     if issue.deleted.is_some() {
-        return Err(wrong(issue, "deleted", "restore it first (toft restore)").into());
+        return Err(wrong(issue, "deleted", "reopen it first (toft reopen)").into());
     }
     if ProposalSide::of(issue) == ProposalSide::Mirror {
         return Err(wrong(issue, "accepted already", "it follows the other ledger; change it there").into());
@@ -166,7 +166,7 @@ pub fn publish(
     if let Some(there) = there {
         match ProposalSide::of(there) {
             _ if there.deleted.is_some() => {
-                return Err(wrong(there, "rejected or deleted there", "its keepers restore it (toft restore)").into());
+                return Err(wrong(there, "rejected or deleted there", "its keepers reopen it (toft reopen)").into());
             }
             ProposalSide::Offered => {}
             _ => return Err(wrong(there, "in that ledger already", "change it there").into()),
@@ -312,6 +312,13 @@ pub fn accept(issue: &Issue) -> VerbResult<Vec<Put>> {
 /// The writes with which a maintainer rejects a proposal; the reason is sent back to the proposer.
 pub fn reject(issue: &Issue, reason: &str, by: &By<'_>) -> VerbResult<Vec<Put>> {
     refuse_unless_offered(issue)?;
+    if reason.trim().is_empty() {
+        return Err(Refusal::Invalid {
+            field: "reason".into(),
+            problem: "a proposal is rejected with a reason".into(),
+        }
+        .into());
+    }
     delete(issue, reason, by)
 }
 

@@ -164,7 +164,7 @@ impl fmt::Display for IssueReason {
             Self::Deferred { ancestor, until: Some(at) } => write!(f, "{}is deferred until {at}", whose(ancestor)),
             Self::Deferred { ancestor, until: None } => write!(f, "{}is deferred", whose(ancestor)),
             Self::OpenChildren { count } => write!(f, "{count} of its parts are not done"),
-            Self::Proposed => f.write_str("it is a proposal without a decision (toft accept, toft reject)"),
+            Self::Proposed => f.write_str("it is a proposal without a decision (toft accept, toft close)"),
             Self::Mirror => f.write_str("it was accepted, and belongs to the other ledger now"),
         }
     }

@@ -559,7 +559,7 @@ fn what_was_deleted_before_anybody_else_had_it_leaves_no_text() {
     assert!(!text.contains(&secret) && !text.contains("thought"), "{text}");
     assert!(text.contains(&shared) && text.contains("done with"), "others must hear of a deletion: {text}");
     plan.recall(&secret).unwrap();
-    assert_eq!(plan.restore(&secret).unwrap().issue.title, "a thought");
+    assert_eq!(plan.reopen(&secret, None, None).unwrap().issue.title, "a thought");
 }
 
 #[test]

@@ -86,7 +86,7 @@ impl Briefing<'_> {
             issue_needs(plan, issue, &mut needs)?;
             issue_siblings(plan, issue, &mut beside)?;
         }
-        sheet.rows("What it depends on", needs, 9, "toft graph");
+        sheet.rows("What it depends on", needs, 9, "toft list --graph");
         sheet.rows("Beside it", beside, 4, format!("toft flow show {}", facts.workflow.id));
         let state =
             facts.state.iter().map(|(key, value)| format!("- {}: {}", clean(key), datum(&value.to_string(), 200)));
@@ -231,7 +231,7 @@ fn untouched(plan: &Plan<'_>, issue: &Issue, budget: usize) -> Result<String, Er
     let (mut needs, mut beside) = (Vec::new(), Vec::new());
     issue_needs(plan, issue, &mut needs)?;
     issue_siblings(plan, issue, &mut beside)?;
-    sheet.rows("What it depends on", needs, 25, "toft graph");
+    sheet.rows("What it depends on", needs, 25, "toft list --graph");
     sheet.rows("Beside it", beside, 15, format!("toft show {}", issue.id));
     Ok(sheet.text(budget.max(LEAST_TOKENS)))
 }

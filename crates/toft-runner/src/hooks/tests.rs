@@ -73,7 +73,7 @@ impl HookedRepository {
     /// Claims a task as `actor`; only this session's own claims are kept for it.
     fn claim_as(&self, actor: &str, task: &TaskId, kept: bool) {
         let request = claim::Request { id: Some(task.to_string()), ..claim::Request::default() };
-        let claims = Work::of(&self.session).claim(actor, None, request).unwrap().claims;
+        let claims = Work::of(&self.session).claim(None, actor, None, request).unwrap().claims;
         if kept {
             self.session.keep_holds(actor, &claims);
         }

@@ -4,7 +4,7 @@ use toft_core::time::parse_duration;
 
 use super::{From, Settings, branch_name};
 use crate::{
-    config_file::{CheckCommands, ConfigFile, LandSection},
+    config_file::{ConfigFile, LandSection},
     land::{ConfiguredCommands, LandHow, review_rules},
 };
 
@@ -14,9 +14,6 @@ impl Settings {
         let own = from == From::User;
         // An empty list in a repository does not switch off what the user wrote.
         let counts = |commands: &&Vec<String>| own || !commands.is_empty();
-        if let Some(commands) = file.verify.commands.as_ref().filter(counts) {
-            self.verify = ConfiguredCommands { commands: commands.clone(), own };
-        }
         let mut section = file.land.clone();
         if from == From::Tree {
             // What the user decided, a file that came with the repository does not weaken.
@@ -26,8 +23,12 @@ impl Settings {
             section.close = section.close.filter(|_| decided.close.is_none());
         }
         let rules = &mut self.land;
-        if let Some(commands) = section.check.as_ref().map(CheckCommands::list).filter(|list| counts(&list)) {
-            rules.check = ConfiguredCommands { commands, own };
+        if let Some(check) = section.check.as_ref().filter(|check| counts(&&check.list())) {
+            rules.check = ConfiguredCommands { commands: check.list(), own };
+            self.verify = if check.precedes_done() { rules.check.clone() } else { ConfiguredCommands::default() };
+        }
+        if let Some(commands) = file.verify.commands.as_ref().filter(counts) {
+            self.verify = ConfiguredCommands { commands: commands.clone(), own };
         }
         if let Some(into) = &section.into {
             rules.into = Some(branch_name(into).map_err(|problem| format!("land.into: {problem}"))?);
@@ -53,10 +54,6 @@ impl Settings {
         if from == From::Tree && section.sandbox.is_some() {
             return Err("a configuration file inside the tree may not say what a check may do".into());
         }
-        if from == From::Tree && section.send.is_some() {
-            return Err("a configuration file inside the tree may not say what is sent to a server".into());
-        }
-        rules.send = section.send.unwrap_or(rules.send);
         rules.sandbox = section.sandbox.unwrap_or(rules.sandbox);
         rules.how = section.how.unwrap_or(rules.how);
         rules.batch = section.batch.unwrap_or(rules.batch).max(1);

@@ -101,29 +101,24 @@ fn later_layers_win_and_leave_alone_what_they_do_not_name() {
         let settings = layers.load(&[("TOFT_LEASE_TTL", "9m"), ("TOFT_AGENT", "eve")]).unwrap();
         assert_eq!((settings.policy.ttl, settings.agent.as_deref()), (minutes(9), Some("eve")));
     }
-    let layers = ConfigLayers::new("agent = 'ana'\nstore = 'global'", "", "agent = 'bob'");
+    let layers = ConfigLayers::new("store = 'global'", "", "");
     let settings = layers.load(&[]).unwrap();
-    assert_eq!(settings.agent.as_deref(), Some("bob"));
     let (store, file) = settings.store.unwrap();
     assert_eq!((store, file), (StoreLocation::Global, layers.paths()[0].display().to_string()));
 }
 
 #[test]
 fn every_optional_key_of_an_earlier_layer_survives_later_ones() {
-    let user = "run.idle = '1m'\nrun.total = '2m'\nsync.auto = '3m'\nsync.remote = 'up'\nsync.branch = 'plan'\n\
-                workspaces.max_age = '4m'\nworkspaces.rescue_max_age = '5m'\nworkspaces.max_bytes = '6M'\n\
-                workspaces.max_count = 7\nworkspaces.warm = ['target']\nsync.names = 'agent'\n\
+    let user = "sync.auto = '3m'\nsync.remote = 'up'\nsync.branch = 'plan'\n\
+                workspaces.rescue_max_age = '5m'\nworkspaces.max_bytes = '6M'\n\
+                workspaces.warm = ['target']\nsync.names = 'agent'\n\
                 retry.max_attempts = 0\nrun.agents.claude.command = ['mine']";
     let alone = ConfigLayers::new(user, "", "").load(&[]).unwrap();
     let under = ConfigLayers::new(user, "lease.ttl = '30m'", "lease.ttl = '30m'").load(&[]).unwrap();
     let shown = |settings: &Settings| format!("{:?}", Settings { files: Vec::new(), ..settings.clone() });
     assert_eq!(shown(&alone), shown(&under));
-    assert_eq!(
-        (alone.run.idle, alone.run.total, alone.sync.auto),
-        (Some(minutes(1)), Some(minutes(2)), Some(minutes(3)))
-    );
-    assert_eq!((alone.workspaces.max_age, alone.workspaces.rescue_max_age), (Some(minutes(4)), Some(minutes(5))));
-    assert_eq!((alone.workspaces.max_bytes, alone.workspaces.max_count), (Some(6 << 20), Some(7)));
+    assert_eq!((alone.sync.auto, alone.workspaces.rescue_max_age), (Some(minutes(3)), Some(minutes(5))));
+    assert_eq!(alone.workspaces.max_bytes, Some(6 << 20));
     assert_eq!((alone.sync.remote.as_deref(), alone.sync.branch.as_deref()), (Some("up"), Some("plan")));
     assert_eq!(alone.policy.max_attempts, 1, "nothing is tried less than once");
     let claude: Vec<_> = alone.run.agents.iter().filter(|recipe| recipe.name == "claude").collect();
@@ -132,18 +127,33 @@ fn every_optional_key_of_an_earlier_layer_survives_later_ones() {
 }
 
 #[test]
+fn a_check_may_run_before_work_is_done_too() {
+    let early = |text: &str| ConfigLayers::new("", "", text).load(&[]).unwrap();
+    let both = early("land.check = { run = 'make test', before = 'done' }");
+    assert_eq!(
+        (both.verify.commands, both.land.check.commands),
+        (vec!["make test".to_owned()], vec!["make test".to_owned()])
+    );
+    let late = early("land.check = { run = ['a', 'b'], before = 'landed' }");
+    assert_eq!((late.verify.commands.len(), late.land.check.commands.len()), (0, 2));
+    // A later layer replaces both.
+    let layers = ConfigLayers::new("land.check = { run = 'a', before = 'done' }", "", "land.check = 'b'");
+    let settings = layers.load(&[]).unwrap();
+    assert_eq!((settings.verify.commands.len(), settings.land.check.commands), (0, vec!["b".to_owned()]));
+}
+
+#[test]
 fn a_bad_value_is_named_with_its_file_and_key() {
     let bad = [
         ("lease.ttl = 'soon'", "lease.ttl: `soon` is not a duration"),
         ("[lease]\nttl = '5 parsecs'", "lease.ttl: ` parsecs` is not a unit of time"),
         ("keep = '99999999d'", "keep: `99999999d` is longer than ten years"),
-        ("run.idle = ''", "run.idle: `` is not a duration"),
-        ("run.total = '-1s'", "run.total: `-1s` is not a duration"),
+        ("land.timeout = ''", "land.timeout: `` is not a duration"),
+        ("keep = '-1s'", "keep: `-1s` is not a duration"),
         ("sync.auto = 'often'", "sync.auto: `often` is not a duration"),
         ("sync.branch = 'a b'", "sync.branch: `a b` is not the name of a branch"),
         ("store = 'mysql://ana:hunter22@db/x'", "store: `mysql:…` is not a store"),
         ("workspaces.root = 'here'", "workspaces.root: `here` is not an absolute path"),
-        ("workspaces.max_age = 'old'", "workspaces.max_age: `old` is not a duration"),
         ("workspaces.rescue_max_age = 'old'", "workspaces.rescue_max_age: `old` is not a duration"),
         ("workspaces.max_bytes = 'much'", "workspaces.max_bytes: `much` is no size"),
         ("workspaces.warm = ['../target']", "workspaces.warm: `../target` is not a path inside the checkout"),
@@ -154,10 +164,10 @@ fn a_bad_value_is_named_with_its_file_and_key() {
         ("workspaces.keep = 'sometimes'", "line 1 (`workspaces.keep`): unknown variant `sometimes`"),
         ("workspaces.most = -1", "line 1 (`workspaces.most`): "),
         ("lease.tll = '1m'", "line 1 (`lease.tll`): unknown field `tll`"),
-        ("agent = 'ana'\ncolour = 'red'", "line 2 (`colour`): unknown field `colour`"),
+        ("keep = '1d'\ncolour = 'red'", "line 2 (`colour`): unknown field `colour`"),
         ("[leases]\nttl = '1m'", "line 1: unknown field `leases`"),
         ("run.agents.x.shell = 'sh'", "line 1 (`run.agents.x.shell`): unknown field `shell`"),
-        ("agent = ", "line 1 (`agent`): "),
+        ("store = ", "line 1 (`store`): "),
         ("lease", "line 1: "),
     ];
     for (text, problem) in bad {
@@ -180,7 +190,7 @@ fn a_bad_value_is_named_with_its_file_and_key() {
 fn a_repositorys_file_says_neither_where_nor_as_whom_nor_what_is_run() {
     for text in [
         "store = 'global'",
-        "agent = 'root'",
+        "sync.server = 'all'",
         "workspaces.root = '/srv'",
         "workspaces.rescue_max_age = '1d'",
         "sync.remote = 'evil'",
@@ -213,7 +223,7 @@ fn a_repositorys_file_is_read_only_if_it_is_a_plain_file() {
     std::os::unix::fs::symlink(&elsewhere, path).unwrap();
     assert!(layers.load(&[]).is_err(), "no link is followed out of a tree");
     fs::remove_file(path).unwrap();
-    fs::write(path, b"agent = '\xff'").unwrap();
+    fs::write(path, b"store = '\xff'").unwrap();
     assert!(layers.refused().contains("UTF-8"));
     // The user's own may be a link, as dotfiles are.
     let layers = ConfigLayers::new("lease.ttl = '1m'", "", "");

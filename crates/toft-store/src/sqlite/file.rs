@@ -30,15 +30,19 @@ fn unsuitable(path: &Path, reason: impl Into<String>) -> StoreError {
     StoreError::Unsuitable { path: path.display().to_string(), reason: reason.into() }
 }
 
-/// The file behind symbolic links. Refused if it is empty, has a second hard link, or its file system cannot hold a
-/// store.
+/// The file behind a symbolic link; links among its directories stay. Refused if it is empty, has a second hard link, or its
+/// file system cannot hold a store.
 pub(super) fn real_path(path: &Path) -> Result<PathBuf> {
     let opening = |error: io::Error| match error.kind() {
         ErrorKind::NotFound => StoreError::Missing { path: path.display().to_string() },
         _ => StoreError::io(format!("open {}", path.display()), &error),
     };
-    let real = fs::canonicalize(path).map_err(opening)?;
-    let meta = fs::metadata(&real).map_err(opening)?;
+    let mut real = std::path::absolute(path).map_err(opening)?;
+    let mut meta = fs::symlink_metadata(&real).map_err(opening)?;
+    if meta.is_symlink() {
+        real = fs::canonicalize(path).map_err(opening)?;
+        meta = fs::metadata(&real).map_err(opening)?;
+    }
     if !meta.is_file() {
         return Err(unsuitable(path, "it is not a file"));
     }

@@ -18,7 +18,7 @@ mod wal;
 mod writer;
 
 pub use migrate::SCHEMA_VERSION;
-pub use open::SqliteStore;
+pub use open::{ReadSpan, SqliteStore};
 
 use rusqlite::ErrorCode;
 use toft_core::store::{Fault, StoreError};

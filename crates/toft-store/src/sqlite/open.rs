@@ -4,12 +4,12 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use rusqlite::{Connection, OpenFlags, config::DbConfig, ffi::SQLITE_CANTOPEN_SYMLINK};
 use toft_core::{
     retention::RetentionKind,
     store::{Access, Fault, Result, Store, StoreError, StoreTx},
@@ -19,7 +19,7 @@ use toft_core::{
 use super::{
     failed, file, migrate, read_only,
     turn::TurnQueue,
-    tx::SqliteTx,
+    tx::{self, SqliteTx},
     wal::{Stay, Wal},
     writer,
 };
@@ -50,6 +50,21 @@ pub struct SqliteStore {
     clock: Arc<dyn TimeSource>,
     wal: Wal,
     commits: AtomicU64,
+    /// How many [`ReadSpan`]s there are now.
+    spans: AtomicUsize,
+}
+
+/// While one lives, reads of a store share one snapshot, until something is written.
+pub struct ReadSpan<'s> {
+    store: &'s SqliteStore,
+}
+
+impl Drop for ReadSpan<'_> {
+    fn drop(&mut self) {
+        if self.store.spans.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.store.end_snapshot();
+        }
+    }
 }
 
 impl SqliteStore {
@@ -126,8 +141,17 @@ impl SqliteStore {
             _ => (connection, turns),
         };
         let (wal, identity) = (Wal::of(&path, stay), file::identity(&path));
-        let (connection, commits) = (Mutex::new(connection), AtomicU64::new(0));
-        let store = Self { path, identity, seen: Mutex::new(Instant::now()), connection, turns, clock, wal, commits };
+        let store = Self {
+            path,
+            identity,
+            seen: Mutex::new(Instant::now()),
+            connection: Mutex::new(connection),
+            turns,
+            clock,
+            wal,
+            commits: AtomicU64::new(0),
+            spans: AtomicUsize::new(0),
+        };
         store.upgrade()?;
         Ok(store)
     }
@@ -141,6 +165,21 @@ impl SqliteStore {
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Lets the reads that follow share one snapshot. Each would otherwise lock and look at the file by itself.
+    pub fn read_span(&self) -> ReadSpan<'_> {
+        self.spans.fetch_add(1, Ordering::Relaxed);
+        ReadSpan { store: self }
+    }
+
+    /// Lets the next read see what others have written, also within a [`ReadSpan`].
+    pub fn end_snapshot(&self) {
+        let connection = self.lock();
+        if !connection.is_autocommit() {
+            // Ending a read can only fail if SQLite already has.
+            let _ = tx::run(&connection, "ROLLBACK");
+        }
     }
 
     /// A consistent, verified copy. The target must not exist.
@@ -208,8 +247,7 @@ impl SqliteStore {
                 return Err(StoreError::Blocked { fault: *fault, doing, cause: cause.clone() });
             }
         };
-        SqliteTx::begin(connection, turn, access, self.clock.as_ref(), &self.wal, &self.commits)
-            .map_err(|error| writer::named(error, &self.path))
+        SqliteTx::begin(connection, turn, access, self).map_err(|error| writer::named(error, &self.path))
     }
 
     /// A transaction for rows that can be derived again. If the store is read-only, they go to a private copy, which
@@ -222,7 +260,17 @@ impl SqliteStore {
         if connection.is_readonly("main").map_err(failed("look at the store"))? {
             *connection = read_only::copy_of(&connection)?;
         }
-        SqliteTx::begin(connection, None, access, self.clock.as_ref(), &self.wal, &self.commits)
+        SqliteTx::begin(connection, None, access, self)
+    }
+
+    /// The parts that a transaction uses.
+    pub(super) fn parts(&self) -> (&dyn TimeSource, &Wal, &AtomicU64) {
+        (self.clock.as_ref(), &self.wal, &self.commits)
+    }
+
+    /// Whether a read leaves its snapshot to the next one.
+    pub(super) fn shares_snapshot(&self) -> bool {
+        self.spans.load(Ordering::Relaxed) > 0
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
@@ -236,6 +284,7 @@ impl Store for SqliteStore {
     }
 
     fn change_counter(&self) -> Result<u64> {
+        self.end_snapshot();
         // SQLite's number leaves out this connection's own commits.
         let others: i64 =
             self.lock().query_row("PRAGMA data_version", [], |row| row.get(0)).map_err(failed("look for changes"))?;
@@ -267,6 +316,13 @@ fn connect(path: &Path, stay: Stay) -> Result<Connection> {
     set_up(path, flags | OpenFlags::SQLITE_OPEN_NOFOLLOW, stay)
 }
 
+/// The same file by a path whose directories are no links. The file itself may have become one, which SQLite refuses.
+fn without_linked_directories(path: &Path) -> Result<PathBuf> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let dir = dir.canonicalize().map_err(|error| StoreError::io(format!("open {}", path.display()), &error))?;
+    Ok(dir.join(path.file_name().unwrap_or_default()))
+}
+
 /// Opens a file and sets up the connection.
 pub(super) fn set_up(path: &Path, flags: OpenFlags, stay: Stay) -> Result<Connection> {
     let doing = failed("open the file");
@@ -279,7 +335,14 @@ pub(super) fn set_up(path: &Path, flags: OpenFlags, stay: Stay) -> Result<Connec
             ),
         });
     }
-    let connection = Connection::open_with_flags(path, flags).map_err(&doing)?;
+    let connection = match Connection::open_with_flags(path, flags) {
+        // SQLite looks at every directory, so that most paths need no look of our own.
+        Err(rusqlite::Error::SqliteFailure(error, _)) if error.extended_code == SQLITE_CANTOPEN_SYMLINK => {
+            Connection::open_with_flags(without_linked_directories(path)?, flags)
+        }
+        opened => opened,
+    };
+    let connection = connection.map_err(&doing)?;
     connection.busy_timeout(PATIENCE).map_err(&doing)?;
     // The last close would move the whole WAL and delete it: 10 to 24 ms for a lone command.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&doing)?;

@@ -30,7 +30,7 @@ use toft_core::{
     workspace::Workspace,
 };
 
-use super::{failed, migrate, sql, turn::WriteTicket, wal::Wal};
+use super::{failed, migrate, open::SqliteStore, sql, turn::WriteTicket, wal::Wal};
 use crate::{
     clock::TimeSource,
     query::{Query, query_of},
@@ -47,6 +47,8 @@ pub(super) struct SqliteTx<'a> {
     commits: &'a AtomicU64,
     open: bool,
     writes: bool,
+    /// Its snapshot stays for the next read.
+    shared: bool,
     unknown: Unknown,
     /// Held until the end of the transaction; the last field, so that it is dropped last.
     _turn: Option<WriteTicket<'a>>,
@@ -57,15 +59,18 @@ impl<'a> SqliteTx<'a> {
         connection: MutexGuard<'a, Connection>,
         turn: Option<WriteTicket<'a>>,
         access: Access,
-        clock: &'a dyn TimeSource,
-        wal: &'a Wal,
-        commits: &'a AtomicU64,
+        store: &'a SqliteStore,
     ) -> Result<Self> {
-        let begin = match access {
-            Access::Read => "BEGIN DEFERRED",
-            Access::Write => "BEGIN IMMEDIATE",
-        };
-        run(&connection, begin)?;
+        match (access, connection.is_autocommit()) {
+            (Access::Read, true) => run(&connection, "BEGIN DEFERRED")?,
+            (Access::Read, false) => {}
+            (Access::Write, true) => run(&connection, "BEGIN IMMEDIATE")?,
+            (Access::Write, false) => {
+                run(&connection, "ROLLBACK")?;
+                run(&connection, "BEGIN IMMEDIATE")?;
+            }
+        }
+        let (clock, wal, commits) = store.parts();
         let tx = Self {
             connection,
             clock,
@@ -73,6 +78,7 @@ impl<'a> SqliteTx<'a> {
             commits,
             open: true,
             writes: access == Access::Write,
+            shared: access == Access::Read && store.shares_snapshot(),
             unknown: Unknown::default(),
             _turn: turn,
         };
@@ -159,14 +165,14 @@ impl<'a> SqliteTx<'a> {
 
 impl Drop for SqliteTx<'_> {
     fn drop(&mut self) {
-        if self.open && !self.connection.is_autocommit() {
+        if self.open && !self.shared && !self.connection.is_autocommit() {
             // Rolling back can only fail if SQLite already has.
             let _ = run(&self.connection, "ROLLBACK");
         }
     }
 }
 
-fn run(connection: &Connection, sql: &'static str) -> Result<()> {
+pub(super) fn run(connection: &Connection, sql: &'static str) -> Result<()> {
     connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(drop).map_err(failed(sql))
 }
 
@@ -503,6 +509,9 @@ impl StoreTx for SqliteTx<'_> {
     }
 
     fn commit(mut self: Box<Self>) -> Result<()> {
+        if self.shared {
+            return Ok(());
+        }
         run(&self.connection, "COMMIT")?;
         self.open = false;
         self.wal.after_commit(&self.connection);

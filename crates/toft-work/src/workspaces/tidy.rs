@@ -30,13 +30,8 @@ impl Workspaces<'_> {
             return Err(Refusal::WrongState { id: workspace.name, state: "removed".to_owned(), wanted }.into());
         }
         let _turn = self.backend.turn(&workspace)?;
-        let rescued = self.backend.rescue(&workspace, self.removal(true, ignored).ignored)?;
+        let rescued = self.backend.rescue(&workspace, ignored)?;
         Ok((workspace, rescued))
-    }
-
-    /// The options of a removal; the configuration may include ignored files.
-    pub(super) fn removal(&self, rescue: bool, ignored: bool) -> Removal {
-        Removal { rescue, ignored: ignored || self.work.located().workspaces.rescue_ignored }
     }
 
     /// Every rescue with its workspace, if the store still knows it, oldest first; only of one workspace if it is
@@ -115,7 +110,7 @@ impl Workspaces<'_> {
             let wanted = format!("remove it from there: {help}");
             return Err(Refusal::WrongState { id: workspace.name, state, wanted }.into());
         }
-        let done = self.remove_own(actor, &workspace, fence, self.removal(rescue, ignored));
+        let done = self.remove_own(actor, &workspace, fence, Removal { rescue, ignored });
         self.backend.sweep(&self.root)?;
         done
     }
@@ -135,7 +130,7 @@ impl Workspaces<'_> {
         if survey.fate() != Fate::Go || !survey.has_landed() {
             return Ok(());
         }
-        match self.remove_own(actor, row, None, self.removal(false, false)) {
+        match self.remove_own(actor, row, None, Removal { rescue: false, ignored: false }) {
             Err(Error::Store(error)) => Err(error.into()),
             // If something holds it, it is used as it is.
             _ => Ok(()),
@@ -221,15 +216,13 @@ impl Workspaces<'_> {
         let rules = &self.work.located().workspaces;
         let rows = self.work.perform(List { scope: self.work.scope(), all: false, limit: 0 })?;
         let sizes = rows.iter().filter(|_| rules.max_bytes.is_some()).map(|row| own_size(&row.workspace));
-        let (max_age, max_bytes, bytes) = (max_age.or(rules.max_age), rules.max_bytes, sizes.sum());
-        let count = rows.iter().filter(|row| row.workspace.host == self.host()).count();
-        let mut limits = Limits { now: self.now()?, max_age, max_bytes, max_count: rules.max_count, bytes, count };
+        let mut limits = Limits { now: self.now()?, max_age, max_bytes: rules.max_bytes, bytes: sizes.sum() };
         let oldest_first: Vec<&Listed> = rows.iter().rev().collect();
         let each = |listed: &Listed, limits: &mut Limits| match self.tidy_one(actor, listed, limits, try_only) {
             Err(Error::Store(error)) => Err(Error::from(error)),
             done => Ok(done.unwrap_or_else(|error| Tidied::stays(&listed.workspace.name, error.to_string()))),
         };
-        let mut tidied: Vec<Tidied> = if limits.max_bytes.is_none() && limits.max_count.is_none() {
+        let mut tidied: Vec<Tidied> = if limits.max_bytes.is_none() {
             // The result for one workspace does not depend on the others.
             progress(&format!("{} workspaces", rows.len()));
             let done = side_by_side(&oldest_first, |listed| each(listed, &mut limits.clone()));
@@ -290,7 +283,7 @@ impl Workspaces<'_> {
         let plain = workspace.kind == WorkspaceKind::Worktree && workspace.overlay_base.is_none();
         // The worktree may have been moved by hand and still be in use, so git's data of it is removed only by age.
         if idle.is_ok() && plain && limits.too_old(workspace) && fs::symlink_metadata(&workspace.path).is_err() {
-            return self.tidy_missing(actor, workspace, limits, try_only);
+            return self.tidy_missing(actor, workspace, try_only);
         }
         if let Some((trouble, help)) = self.trouble(listed) {
             let why = idle.map_or_else(|held| format!("{held}; {trouble}"), |()| trouble.clone());
@@ -329,20 +322,13 @@ impl Workspaces<'_> {
         }
         // For a workspace that is too old, content that is only found now, such as a repository in an ignored
         // directory, is rescued too.
-        let done = self.remove_own(actor, workspace, None, self.removal(rescue || too_old, false))?;
+        let done = self.remove_own(actor, workspace, None, Removal { rescue: rescue || too_old, ignored: false })?;
         limits.bytes = limits.bytes.saturating_sub(before);
-        limits.count = limits.count.saturating_sub(1);
         Ok(done)
     }
 
     /// A workspace whose directory was moved or deleted by hand: git's data about it is rescued.
-    fn tidy_missing(
-        &self,
-        actor: &str,
-        workspace: &Workspace,
-        limits: &mut Limits,
-        try_only: bool,
-    ) -> Result<Tidied, Error> {
+    fn tidy_missing(&self, actor: &str, workspace: &Workspace, try_only: bool) -> Result<Tidied, Error> {
         let seen = self.backend.survey_missing(workspace)?;
         let by_hand = "its directory was moved or deleted by hand";
         let why = seen.as_ref().map_or_else(|| by_hand.to_owned(), |seen| format!("{by_hand}: {}", seen.summary()));
@@ -350,7 +336,6 @@ impl Workspaces<'_> {
         if try_only {
             return Ok(Tidied { gone: true, ..Tidied::stays(&workspace.name, why) });
         }
-        limits.count = limits.count.saturating_sub(1);
         self.remove(actor, workspace.id.as_str(), None, only_here, false)
     }
 
@@ -372,7 +357,7 @@ impl Workspaces<'_> {
         match workspace.state {
             WorkspaceState::Removing => {
                 let ignored = workspace.reason.as_deref() == Some(KEEPS_IGNORED);
-                self.take_down(actor, workspace, self.removal(true, ignored))
+                self.take_down(actor, workspace, Removal { rescue: true, ignored })
             }
             _ => {
                 let making = || Tidied { gone: false, why: "another command is creating it".into(), ..begun.clone() };

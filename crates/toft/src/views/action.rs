@@ -229,7 +229,7 @@ impl RowAction {
     }
 
     pub(crate) fn reject(id: &str) -> Self {
-        Self::new('r', "reject", &["reject", id, "--message="]).asking("Reason")
+        Self::new('r', "reject", &["close", id, "--reason="]).asking("Reason")
     }
 
     pub(crate) fn unassign(id: &str) -> Self {
@@ -257,7 +257,7 @@ impl RowAction {
     }
 
     pub(crate) fn resume(agent: &str) -> Self {
-        Self::new('p', "resume", &["resume", agent]).by(agent::TellRunner::NAME)
+        Self::new('p', "resume", &["pause", "--off", agent]).by(agent::TellRunner::NAME)
     }
 
     /// Pauses all agents of a machine.
@@ -267,11 +267,11 @@ impl RowAction {
     }
 
     pub(crate) fn resume_machine(machine: &str) -> Self {
-        Self::new('p', "resume", &["resume", &format!("--machine={machine}")]).by(agent::TellRunner::NAME)
+        Self::new('p', "resume", &["pause", "--off", &format!("--machine={machine}")]).by(agent::TellRunner::NAME)
     }
 
     pub(crate) fn end_rest(agent: &str) -> Self {
-        Self::new('a', "resume", &["resume", agent]).by(agent::TellRunner::NAME)
+        Self::new('a', "resume", &["pause", "--off", agent]).by(agent::TellRunner::NAME)
     }
 
     /// Adds an issue.
