@@ -347,26 +347,33 @@ fn collect(schema: &Value, prefix: &str, keys: &mut Vec<ConfigKey>) {
     }
 }
 
+/// The alternatives of a schema at every depth, itself included.
+fn collect_variants<'s>(schema: &'s Value, variants: &mut Vec<&'s Value>) {
+    variants.push(schema);
+    for member in ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten() {
+        collect_variants(member, variants);
+    }
+}
+
+/// A word as it is written in a file, in the reference.
+fn quoted_word(word: &str) -> String {
+    format!("`\"{word}\"`")
+}
+
 /// What a value looks like, for people.
 fn kind(schema: &Value) -> String {
-    let mut options = Vec::new();
-    let members = ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten();
-    for schema in std::iter::once(schema).chain(
-        members.flat_map(|member| std::iter::once(member).chain(member["oneOf"].as_array().into_iter().flatten())),
-    ) {
-        options.extend(schema["const"].as_str());
-        options.extend(schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str));
-    }
+    let mut variants = Vec::new();
+    collect_variants(schema, &mut variants);
+    let words = |schema: &Value| -> Vec<String> {
+        let several = schema["enum"].as_array().into_iter().flatten();
+        schema["const"].as_str().into_iter().chain(several.filter_map(Value::as_str)).map(quoted_word).collect()
+    };
+    let mut options: Vec<String> = variants.iter().flat_map(|variant| words(variant)).collect();
     if !options.is_empty() {
-        let mut shown: Vec<_> = options.iter().map(|option| format!("`\"{option}\"`")).collect();
-        let members = schema["anyOf"].as_array().into_iter().flatten();
-        if members
-            .flat_map(|member| std::iter::once(member).chain(member["anyOf"].as_array().into_iter().flatten()))
-            .any(|member| member["type"] == "array")
-        {
-            shown.push("or a list of strings".into());
+        if variants.iter().any(|variant| variant["type"] == "array") {
+            options.push("or a list of strings".into());
         }
-        return shown.join(", ");
+        return options.join(", ");
     }
     let plain = match &schema["type"] {
         Value::Array(types) => types.iter().filter_map(Value::as_str).find(|name| *name != "null"),

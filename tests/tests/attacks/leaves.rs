@@ -106,7 +106,7 @@ fn what_was_deleted_or_moved_before_it_was_shared_leaves_nothing() {
     assert!(all.contains(&shared));
     assert_eq!(listed(&home, a)[&merger]["notes"], "SECRETNOTES", "it is where it was moved to");
     // Here it can still be taken back.
-    home.toft(a, &["restore", &salaries]).ok();
+    home.toft(a, &["reopen", &salaries]).ok();
     assert_eq!(listed(&home, a)[&salaries]["body"], "ana 100k");
     home.toft(a, &["delete", &salaries]).ok();
     branch(&home, a);
@@ -148,7 +148,7 @@ fn what_no_commit_has_leaves_the_tree_when_it_is_deleted_or_moved() {
     home.toft(a, &["init", "--maintainer"]).ok();
     home.toft(a, &["delete", &public]).ok();
     assert!(fs::read_to_string(a.join(".toft/issues.jsonl")).unwrap().contains("\"deleted\""));
-    home.toft(a, &["restore", &other]).ok();
+    home.toft(a, &["reopen", &other]).ok();
     assert_eq!(listed(&home, a)[&other]["title"], "OTHER");
 }
 
@@ -245,7 +245,7 @@ fn a_purged_issue_is_gone_from_the_remote_and_comes_back_from_nowhere() {
     assert_eq!(fs::read(ledger(a)).unwrap(), fs::read(ledger(b)).unwrap());
     assert!(!fs::read_to_string(ledger(b)).unwrap().contains("PURGE"));
     assert_eq!(listed(&home, b).len(), 2);
-    home.toft(a, &["restore", &id]).fails(5);
+    home.toft(a, &["reopen", &id]).fails(5);
     let third = another(&home, &remote, "third");
     assert_eq!(branch(&home, &third)["received"], 3);
 }

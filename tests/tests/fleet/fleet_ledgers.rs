@@ -300,7 +300,7 @@ fn an_issue_arrives_whole_or_not_at_all() {
     // A purge sends no other issue.
     toft(&["delete", "--purge", &bad, "--yes"]);
     assert!(!kept(&owner).contains("Second thought") && !kept(&owner).contains(&gone));
-    toft(&["restore", &gone]);
+    toft(&["reopen", &gone]);
     assert_eq!(title_of(&far, &there, &gone), "Second thought");
     // What one clone allowed, the purge of another does not take away.
     let shared = toft(&["add", "Look at password=hunter22hunter", "-q"]);

@@ -103,7 +103,6 @@ fn every_command_leaves_a_contributors_repository_as_it_was() {
             &["move", &mine_first, "--to", ledger, "-y"],
             &["move", theirs, "--to", "planning", "-y"],
             &["accept", theirs],
-            &["close", theirs, "-m", "no"],
             &["setup", "claude", "-y"],
         ] {
             let said = home.toft(mine, args);

@@ -67,7 +67,7 @@ pub(crate) struct Tell {
     pub(crate) wait: Duration,
 }
 
-/// Pause agents once they have finished what they hold: they claim nothing new.
+/// Pause agents once they have finished what they hold; --off ends it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
 toft pause              # the agents of your runner: NAME-1, NAME-2, …\n  \

@@ -128,8 +128,8 @@ pub(crate) struct Reopen {
     pub(crate) comment: Option<String>,
 }
 
-/// Close issues, with a reason; a proposed issue is rejected, and its author gets the reason with the next sync. An agent that holds
-/// the work uses `toft finish` instead.
+/// Close issues, or reject proposals, with a reason, which the author of a proposal gets with the next sync. An agent that holds the
+/// work uses `toft finish` instead.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Example:
