@@ -314,6 +314,17 @@ mod tests {
         assert_eq!(watched.standing(&elsewhere(16_000), &nobody), LeaseStatus::Lost(Lost::Expired));
         let renewed = watched.renew(&now_at(9_000), None);
         assert_eq!(renewed.standing(&elsewhere(16_000), &nobody), LeaseStatus::Live, "a renewal ends the watch");
+        assert_eq!(renewed.standing(&now_at(18_999), &nobody), LeaseStatus::Live, "and begins its time anew");
+        assert_eq!(renewed.expires(), now_at(19_000).wall);
+    }
+
+    #[test]
+    fn another_machine_watches_a_lease_that_seems_silent() {
+        let begins = |now: Now| lease(None).begins_watch(&now);
+        assert!(!begins(elsewhere(0)), "it was renewed just now");
+        assert!(begins(elsewhere(5_000)), "half its time is over");
+        assert!(begins(elsewhere(-1)), "the wall clock that renewed it was ahead");
+        assert!(!begins(now_at(5_000)), "who renewed it knows how long ago that was");
     }
 
     #[test]
@@ -330,8 +341,10 @@ mod tests {
     fn a_renewal_for_less_time_moves_the_next_look() {
         let far = Lease { check_at: now_at(2_592_000_000).wall.0, ..lease(None) };
         assert_eq!(far.renew(&now_at(0), Some(Duration::from_secs(2))).check_at, now_at(1_000).wall.0);
-        let near = Lease { check_at: now_at(9_000).wall.0, ..lease(None) };
-        assert_eq!(near.renew(&now_at(5_000), None).check_at, now_at(9_000).wall.0);
+        for look in [9_000, 15_000].map(|ms| now_at(ms).wall.0) {
+            let near = Lease { check_at: look, ..lease(None) };
+            assert_eq!(near.renew(&now_at(5_000), None).check_at, look);
+        }
     }
 
     #[test]
