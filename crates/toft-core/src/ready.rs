@@ -385,3 +385,57 @@ pub(crate) fn homes(tx: &mut dyn StoreTx, scope: &Scope) -> Result<Vec<String>> 
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Stage, now_at};
+
+    /// Judges a ready task, a changed copy of it, and a copy of its workflow.
+    fn judge(change: impl Fn(&mut Task, &mut Workflow)) -> (Vec<Reason>, Option<QueueEntry>) {
+        let made = Stage::memory().flow("Ship", &["build"]);
+        let (mut task, mut workflow) = (made.tasks[0].clone(), made.workflow);
+        change(&mut task, &mut workflow);
+        let now = now_at(0).wall;
+        (reasons(&task, &workflow, &[], &[], now), entry(&task, &workflow, &[], now))
+    }
+
+    #[test]
+    fn task_is_queued_only_while_its_workflow_runs() {
+        assert!(judge(|_, _| ()).1.is_some());
+        assert!(judge(|_, workflow| workflow.status = WorkflowStatus::Paused).1.is_none());
+    }
+
+    #[test]
+    fn task_without_attempts_left_is_not_queued_and_says_so() {
+        let (reasons, entry) = judge(|task, _| task.state.attempt = task.spec.max_attempts);
+        assert!(matches!(reasons[..], [Reason::AttemptsUsed { .. }]), "{reasons:?}");
+        assert!(entry.is_none());
+        let (reasons, entry) = judge(|task, _| task.state.attempt = task.spec.max_attempts - 1);
+        assert!(reasons.is_empty() && entry.is_some(), "the last attempt is its own");
+    }
+
+    #[test]
+    fn timer_is_over_at_its_time() {
+        let is_timed = |ms: i64| {
+            let (reasons, entry) = judge(|task, _| task.state.not_before = Some(now_at(ms).wall));
+            let is_timed = holds_timers(&entry.unwrap().lane);
+            assert_eq!(reasons.is_empty(), !is_timed, "the queue says what the reasons say");
+            is_timed
+        };
+        assert_eq!([0, 1].map(is_timed), [false, true]);
+    }
+
+    #[test]
+    fn assigned_task_is_before_every_other() {
+        let rank_of = |label: &str, priority: u8, assigned_to: Option<&str>| {
+            let change = |task: &mut Task, _: &mut Workflow| {
+                task.spec.labels = vec![label.to_owned()];
+                task.spec.priority = priority;
+                task.spec.assigned_to = assigned_to.map(str::to_owned);
+            };
+            judge(change).1.unwrap().rank
+        };
+        assert!(rank_of("discovered:related", 4, Some("ann")) < rank_of("baseline-failure", 0, None));
+    }
+}
