@@ -376,3 +376,115 @@ impl Undo {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        flow::PlanTask,
+        testing::{Stage, plan_tasks, seeded_ids},
+        verbs::{Caller, claim::Claimed, perform, replan},
+    };
+
+    fn last(stage: &Stage, actor: &str, count: usize, undone: bool) -> Undo {
+        let mut undos = stage.perform(actor, Last { scope: stage.scope(), count, undone }).unwrap();
+        assert_eq!(undos.len(), count);
+        undos.remove(count - 1)
+    }
+
+    fn take(stage: &Stage, actor: &str, undo: Undo, redo: bool) -> VerbResult<Undo> {
+        stage.perform(actor, Take { op: undo.op, scope: stage.scope(), redo })
+    }
+
+    fn give_back(stage: &Stage, claimed: &Claimed) {
+        let request = finish::Request { id: Some(claimed.task.id.to_string()), ..finish::Request::default() };
+        stage.finish("ann", request).unwrap();
+    }
+
+    #[test]
+    fn undo_is_no_operation_of_its_own() {
+        let stage = Stage::memory();
+        let kept = stage.flow("Keep", &["a"]).workflow.id.to_string();
+        stage.flow("Drop", &["b"]);
+        take(&stage, "planner", last(&stage, "planner", 1, false), false).unwrap();
+        assert_eq!(last(&stage, "planner", 1, false).way, UndoAction::Abandon { workflow: kept });
+    }
+
+    #[test]
+    fn undone_claim_is_not_redone_but_made_again() {
+        let stage = Stage::memory();
+        stage.flow("Ship", &["build"]);
+        stage.claim("ann").unwrap();
+        take(&stage, "ann", last(&stage, "ann", 1, false), false).unwrap();
+        let undo = last(&stage, "ann", 1, true);
+        assert!(matches!(&undo.way, UndoAction::Not { why } if why.contains("toft claim")), "{undo:?}");
+        assert!(take(&stage, "ann", undo, true).is_err());
+    }
+
+    #[test]
+    fn earlier_claim_does_not_give_back_a_later_one() {
+        let stage = Stage::memory();
+        stage.flow("Ship", &["build"]);
+        give_back(&stage, &stage.claim("ann").unwrap());
+        stage.claim("ann").unwrap();
+        assert!(take(&stage, "ann", last(&stage, "ann", 3, false), false).is_err());
+        assert_eq!(stage.holds("ann").len(), 1);
+    }
+
+    #[test]
+    fn claim_of_another_session_is_not_given_back() {
+        let stage = Stage::memory();
+        stage.flow("Ship", &["build"]);
+        stage.claim("ann").unwrap();
+        let mut caller = Caller {
+            actor: "ann",
+            place: stage.place.clone(),
+            ids: &mut seeded_ids(9),
+            processes: &stage.processes,
+            policy: &stage.policy,
+            holds: &[],
+            role: None,
+            token: None,
+            op: None,
+        };
+        let verb = Last { scope: stage.scope(), count: 1, undone: false };
+        let undo = perform(stage.store.as_ref(), &mut caller, verb).unwrap().remove(0);
+        assert!(matches!(undo.way, UndoAction::Not { .. }), "{undo:?}");
+    }
+
+    #[test]
+    fn workflow_that_was_worked_on_is_not_undone() {
+        let stage = Stage::memory();
+        stage.flow("Ship", &["build"]);
+        give_back(&stage, &stage.claim("ann").unwrap());
+        let undo = last(&stage, "planner", 1, false);
+        assert!(matches!(undo.way, UndoAction::Not { .. }), "it is ready again: {undo:?}");
+    }
+
+    #[test]
+    fn workflow_with_a_skipped_task_is_undone_and_an_abandoned_one_is_not() {
+        let stage = Stage::memory();
+        let made = stage.flow("Ship", &["build", "test"]);
+        let task = made.tasks[0].id.to_string();
+        stage.perform("planner", replan::Decide { task, retry: false, reason: "no".into() }).unwrap();
+        assert!(matches!(last(&stage, "planner", 2, false).way, UndoAction::Abandon { .. }));
+        let id = made.workflow.id.to_string();
+        stage.perform("planner", flow::Move { id, to: flow::Step::Abandon, reason: None }).unwrap();
+        assert!(matches!(last(&stage, "planner", 3, false).way, UndoAction::Not { .. }));
+    }
+
+    #[test]
+    fn workflow_is_undone_until_another_agent_changes_it() {
+        let stage = Stage::memory();
+        let workflow = stage.flow("Ship", &["build"]).workflow.id.to_string();
+        let add = |actor: &str, name: &str| {
+            let tasks: Vec<PlanTask> = plan_tasks(&[name]);
+            stage.perform(actor, replan::Add { workflow: workflow.clone(), tasks }).unwrap();
+        };
+        let way = |count: usize| last(&stage, "planner", count, false).way;
+        add("planner", "test");
+        assert!(matches!(way(2), UndoAction::Abandon { .. }));
+        add("other", "document");
+        assert!(matches!(way(2), UndoAction::Not { .. }));
+    }
+}
