@@ -78,6 +78,10 @@ fn over_the_limit_none_is_made_and_what_could_go_is_named() {
     assert!(could_go.contains(&"b".to_owned()) && !could_go.contains(&"a".to_owned()), "{could_go:?}");
     let pinned = stage.perform("ann", Move { fence: None, ..remove(&stage, "a") }).unwrap_err();
     assert!(matches!(refusal(pinned), Refusal::WrongState { .. }));
+    for to in [WorkspaceState::Removing, WorkspaceState::Removed] {
+        stage.perform("ann", Move { to, ..remove(&stage, "b") }).unwrap();
+    }
+    given(&stage, wanted("d", None));
 }
 
 fn remove(stage: &Stage, name: &str) -> Move {

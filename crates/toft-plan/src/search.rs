@@ -252,4 +252,55 @@ mod tests {
         let Err(SearchProblem::Refused(error)) = search(&ledger, 10, &both) else { panic!() };
         assert!(error.to_string().contains("nosuch"), "{error}");
     }
+
+    #[test]
+    fn each_field_of_a_filter_is_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, ids) = repository(dir.path(), "one", &["The whole"]);
+        let add = |edit: Edit| {
+            let plan = Plan::open(&one).unwrap().unwrap();
+            plan.add(&[edit], None, None).unwrap().remove(0).issue.id
+        };
+        let whole = &ids[0];
+        let bug = add(Edit {
+            title: Some("It breaks".into()),
+            kind: Some("bug".into()),
+            priority: Some(0),
+            labels: vec!["db".into()],
+            parent: Some(whole.clone()),
+            ..Edit::default()
+        });
+        let waits = add(Edit {
+            title: Some("Then this".into()),
+            texts: vec![("body", "a mentioned word".into()), ("assignee", "ann".into())],
+            needs: vec![bug.clone()],
+            ..Edit::default()
+        });
+        let any = IssueFilter::default;
+        for (filter, wanted) in [
+            (IssueFilter { kind: Some("bug".into()), ..any() }, &bug),
+            (IssueFilter { priority: Some(0), ..any() }, &bug),
+            (IssueFilter { assignee: Some("ann".into()), ..any() }, &waits),
+            (IssueFilter { parent: Some(whole[..8].to_owned()), ..any() }, &bug),
+            (IssueFilter { labels: vec!["db".into()], ..any() }, &bug),
+            (IssueFilter { blocked: true, search: Some("Then".into()), ..any() }, &waits),
+            (IssueFilter { search: Some("mentioned".into()), ..any() }, &waits),
+        ] {
+            let found = search(&filter, 10, &[&one]).unwrap();
+            let found: Vec<&String> = found.issues.iter().map(|found| &found.issue.id).collect();
+            assert_eq!(found, [wanted], "{filter:?}");
+        }
+        let urgent = search(&IssueFilter { by_priority: true, ..any() }, 1, &[&one]).unwrap();
+        assert_eq!((&urgent.issues[0].issue.id, urgent.total, urgent.more), (&bug, 3, true));
+        for (filter, known) in [
+            (IssueFilter { kind: Some("bugg".into()), ..any() }, "feature"),
+            (IssueFilter { status: Some("opne".into()), ..any() }, "in_progress"),
+            (IssueFilter { assignee: Some("nobody".into()), ..any() }, "ann"),
+        ] {
+            let Err(SearchProblem::Unknown(unknown)) = search(&filter, 10, &[&one]) else { panic!("{filter:?}") };
+            assert!(unknown.known.iter().any(|value| value == known), "{unknown:?}");
+        }
+        // A word that is known and has no issue is no mistake.
+        assert_eq!(search(&IssueFilter { kind: Some("chore".into()), ..any() }, 10, &[&one]).unwrap().total, 0);
+    }
 }

@@ -376,4 +376,9 @@ fn a_store_that_cannot_be_read_is_said_and_what_was_seen_stays() {
     state.see(Refreshed { request: state.wanted(), screens, issue: None, notes: Vec::new() });
     let shown = drawn(&mut state, 100, 24);
     assert!(shown.contains("not up to date: http://127.0.0.1:7878") && shown.contains("Sell apples"), "{shown}");
+    // It comes back.
+    let screens = vec![Ok(ScreenView::NeedsYou(needs_you()))];
+    state.see(Refreshed { request: state.wanted(), screens, issue: None, notes: Vec::new() });
+    let shown = drawn(&mut state, 100, 24);
+    assert!(!shown.contains("not up to date"), "{shown}");
 }

@@ -166,6 +166,31 @@ fn of_files_that_were_edited_since_only_tofts_part_is_removed() {
 }
 
 #[test]
+fn what_was_edited_and_is_wired_again_is_removed_all_the_same() {
+    let place = WiredDirectory::new(false);
+    for (name, text) in OCCUPIED {
+        place.write(name, text);
+    }
+    let claude = [Harness::named("claude").unwrap()];
+    place.wire(&claude);
+    for (name, from, to) in [
+        ("CLAUDE.md", "Several agents work here", "Many agents work here"),
+        (".claude/settings.json", "toft hook Stop --for claude", "toft hook Stop --for claude --quiet"),
+    ] {
+        let text = place.text(name);
+        assert!(text.contains(from), "{name}: {text}");
+        place.write(name, text.replace(from, to));
+    }
+    place.write("CLAUDE.md", format!("{}\nMore of mine.\n", place.text("CLAUDE.md")));
+    place.wire(&claude);
+    place.unwire(&every());
+    for (name, mine) in [("CLAUDE.md", "More of mine."), (".claude/settings.json", "// mine")] {
+        let text = place.text(name);
+        assert!(!text.contains("toft") && text.contains(mine), "{name}: {text}");
+    }
+}
+
+#[test]
 fn files_that_cannot_be_read_are_refused_and_nothing_is_written_anywhere() {
     let broken: [(&str, &str, &str); 10] = [
         (".mcp.json", "{\"mcpServers\": [", ""),
@@ -218,16 +243,24 @@ fn links_are_followed_inside_of_a_checkout_only_and_stay_links() {
     assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs\n");
     fs::remove_file(&outside).unwrap();
     place.refuses("CLAUDE.md", "a broken symlink");
+    fs::remove_file(place.target.root.join("CLAUDE.md")).unwrap();
+    // Without a look at every byte, which would have no end.
+    symlink("/dev/zero", place.target.root.join("CLAUDE.md")).unwrap();
+    let refused = wire(&place.target, &every()).unwrap_err().message;
+    assert!(refused.contains("CLAUDE.md") && refused.contains("leads out of the checkout"), "{refused}");
 
-    let place = WiredDirectory::new(false);
-    place.write("docs/rules.md", "mine\n");
-    symlink("docs/rules.md", place.target.root.join("CLAUDE.md")).unwrap();
-    place.wire(&[Harness::named("claude").unwrap()]);
-    assert!(place.target.root.join("CLAUDE.md").is_symlink());
-    assert!(place.text("docs/rules.md").contains("toft"));
-    place.unwire(&every());
-    assert!(place.target.root.join("CLAUDE.md").is_symlink());
-    assert_eq!(place.text("docs/rules.md"), "mine\n");
+    // The file of another harness, too, is inside.
+    for rules in ["docs/rules.md", "AGENTS.md"] {
+        let place = WiredDirectory::new(false);
+        place.write(rules, "mine\n");
+        symlink(rules, place.target.root.join("CLAUDE.md")).unwrap();
+        place.wire(&["claude", "codex"].map(|name| Harness::named(name).unwrap()));
+        assert!(place.target.root.join("CLAUDE.md").is_symlink());
+        assert!(place.text(rules).contains("toft"));
+        place.unwire(&every());
+        assert!(place.target.root.join("CLAUDE.md").is_symlink());
+        assert_eq!(place.text(rules), "mine\n");
+    }
 
     // At home, dotfiles are often links to somewhere else.
     let place = WiredDirectory::new(true);
@@ -294,11 +327,15 @@ fn what_has_tofts_name_and_is_somebodys_own_stays() {
     }
     // A server that somebody changed after it was written is theirs.
     place.write(".codex/config.toml", place.text(".codex/config.toml").replace("[\"mcp\"]", "[\"mcp\", \"--mine\"]"));
+    // So is a skill that somebody wrote anew.
+    assert!(place.text(".agents/skills/toft/SKILL.md").contains("toft"));
+    place.write(".agents/skills/toft/SKILL.md", "my own words");
     place.unwire(&every());
     for (name, text) in own {
         assert_eq!(place.text(name), text, "{name}");
     }
     assert!(place.text(".codex/config.toml").contains("--mine"));
+    assert_eq!(place.text(".agents/skills/toft/SKILL.md"), "my own words");
 }
 
 #[test]
