@@ -373,8 +373,13 @@ impl Said {
 
     /// It must have failed with this code and say this.
     pub fn refuses(self, code: i32, text: impl AsRef<str>) {
+        self.refuses_all(code, &[text.as_ref()]);
+    }
+
+    /// It must have failed with this code and say all of this.
+    pub fn refuses_all(self, code: i32, texts: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
-        assert!(self.err.contains(text.as_ref()), "no `{}`: {self:?}", text.as_ref());
+        texts.iter().for_each(|text| assert!(self.err.contains(text), "no `{text}`: {self:?}"));
     }
 
     /// The data of its JSON.

@@ -53,7 +53,7 @@ fn one_bad_row(home: &Home, repo: &Path, paths: &[PathBuf], broken: &Path, what:
 }
 
 #[test]
-fn a_workspace_without_its_link_is_one_bad_row_and_the_advice_mends_it() {
+fn a_workspace_without_its_link_or_gits_record_is_one_bad_row_and_the_advice_mends_it() {
     let (home, (repo, paths)) = Home::with(three);
     fs::write(paths[1].join("b.txt"), "work\n").unwrap();
     fs::remove_file(paths[1].join(".git")).unwrap();
@@ -61,11 +61,7 @@ fn a_workspace_without_its_link_is_one_bad_row_and_the_advice_mends_it() {
     home.run(&repo, "sh", &["-c", &help]);
     let row = named(&home.toft(&repo, &["ws", "list", "--json"]).data(), &paths[1]);
     assert!(row["trouble"].is_null() && row["survey"]["untracked"] == 1, "{row}");
-}
-
-#[test]
-fn a_workspace_that_git_has_no_record_of_is_one_bad_row() {
-    let (home, (repo, paths)) = Home::with(three);
+    // One that git has no record of.
     let name = paths[0].file_name().unwrap();
     fs::remove_dir_all(repo.join(".git/worktrees").join(name)).unwrap();
     one_bad_row(&home, &repo, &paths, &paths[0], "git's record of it");

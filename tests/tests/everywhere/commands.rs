@@ -45,6 +45,10 @@ fn issues_are_changed_closed_and_found_as_people_type_it() {
     home.toft(&repo, &["agent", "register", "ann"]).ok();
     home.toft(&repo, &["edit", &slow, "--assignee", "ann"]).ok();
     assert_eq!(ids(&["--assignee", "ann"]), slow);
+    assert_eq!((ids(&["--type", "bug"]), ids(&["--search", "guide"])), (slow.clone(), guide.clone()));
+    assert!(ids(&["--blocked"]).contains(&part) && !ids(&["--blocked"]).contains(&slow));
+    home.toft(&repo, &["list", "--limit", "2"]).says("2 of 3 shown");
+    home.toft(&repo, &["list", "--type", "bugg"]).refuses_all(2, &["is not known", "use task, bug, feature, epic"]);
     assert!(home.toft(&repo, &["show", &guide, "--json"]).data()["due"].as_str().unwrap().starts_with("2030"));
     // Nothing is changed if one of them is not there.
     home.toft(&repo, &["close", &guide, "tf-0000000000000000", "-m", "x"]).fails(3);

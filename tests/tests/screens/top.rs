@@ -113,12 +113,6 @@ fn what_others_do_is_seen_at_once_at_any_size() {
     }
     top.press(&["2"]);
     top.until("bo on");
-    // A key that ends work asks first.
-    top.press(&["s"]);
-    top.until("Enter does it");
-    top.press(&["Escape"]);
-    top.until_gone("Enter does it");
-    assert!(home.toft(&repo, &["status", "--json"]).ok().contains("\"agent\":\"bo\""));
     // Work that no issue asked for opens, too.
     home.toft(&repo, &["flow", "new", "Sweep the yard"]).ok();
     top.press(&["3"]);
@@ -129,10 +123,6 @@ fn what_others_do_is_seen_at_once_at_any_size() {
     top.until("Parts");
     top.press(&["Escape"]);
     top.until("q quit");
-    top.press(&["?"]);
-    top.until("answer, approve, accept");
-    top.press(&["Escape"]);
-    top.until_gone("answer, approve, accept");
     top.press(&["q"]);
     top.until("ended with 0");
 }
@@ -203,29 +193,6 @@ fn an_act_concerns_what_was_chosen_whatever_others_do_meanwhile() {
         assert!(begun.elapsed() < Duration::from_secs(10), "it runs without a terminal");
         thread::sleep(Duration::from_millis(50));
     }
-}
-
-#[test]
-#[ignore = "wide: a terminal"]
-fn a_server_that_is_gone_is_said_and_comes_back() {
-    let mut home = Home::new();
-    let store = home.path().join("fleet.db").display().to_string();
-    let mut server = FleetServer::start(&home, &store, &[]);
-    let address = server.url.trim_start_matches("http://").to_owned();
-    let token = server.token(&home, "ana", "admin");
-    home.set("TOFT_STORE", &server.url);
-    home.set("TOFT_TOKEN", &token);
-    let repo = home.repo("shop");
-    let top = Terminal::toft(&home, &repo, &["top"], (140, 30));
-    top.until("Nothing needs you.");
-    server.kill();
-    top.press(&["2"]);
-    top.until("not up to date");
-    let _server = FleetServer::listen(&home, &store, &address, &[]);
-    top.until_gone("not up to date");
-    add(&home, &repo, &["Sell apples"]);
-    top.press(&["5"]);
-    top.until("Sell apples");
 }
 
 #[test]

@@ -89,53 +89,6 @@ fn an_epic_whose_last_parts_two_clones_closed_closes_when_they_sync() {
 }
 
 #[test]
-fn a_list_takes_every_filter_counts_and_names_what_is_known() {
-    let (home, repo) = Home::with_repository("api");
-    home.toft(&repo, &["agent", "register", "ann"]).ok();
-    let epic = add(&home, &repo, &["The whole", "-t", "epic"]);
-    let bug = add(&home, &repo, &["It breaks", "-t", "bug", "-p", "P0", "-l", "db", "--parent", &epic]);
-    let waits = add(&home, &repo, &["Then this", "--needs", &bug, "-d", "a mentioned word"]);
-    home.toft(&repo, &["edit", &waits, "--assignee", "ann"]).ok();
-    let ids = |args: &[&str]| {
-        let said = home.toft(&repo, &[&["list", "-q"], args].concat()).ok();
-        said.lines().map(str::to_owned).collect::<Vec<_>>()
-    };
-    let cases: [(&[&str], &str); 8] = [
-        (&["--type", "bug"], &bug),
-        (&["-p", "P0"], &bug),
-        (&["--assignee", "ann"], &waits),
-        (&["--parent", &epic[..8]], &bug),
-        (&["-l", "db"], &bug),
-        (&["--blocked", "--type", "task"], &waits),
-        (&["--search", "mentioned"], &waits),
-        (&["--sort", "priority", "--limit", "1"], &bug),
-    ];
-    for (args, wanted) in cases {
-        assert_eq!(ids(args), [wanted], "{args:?}");
-    }
-    for (args, says) in [
-        (["--type", "bugg"], "use task, bug, feature, epic"),
-        (["--status", "opne"], "use open, in_progress"),
-        (["-l", "nosuch"], "db"),
-        (["--assignee", "nobody"], "use ann"),
-        (["--ledger", "nosuch"], "use branch"),
-    ] {
-        let said = home.toft(&repo, &[&["list"][..], &args].concat()).fails(2);
-        assert!(said.contains("is not known") && said.contains(says), "{said}");
-    }
-    // A word that is known and has no issue is no error.
-    assert_eq!(home.toft(&repo, &["list", "--type", "chore"]).ok(), "No issues.\n");
-    assert!(home.toft(&repo, &["list", "--limit", "2"]).ok().contains("2 of 3 shown"));
-    let json: serde_json::Value =
-        serde_json::from_str(&home.toft(&repo, &["list", "--limit", "2", "--json"]).ok()).unwrap();
-    assert_eq!((json["page"]["total"].as_u64(), json["page"]["more"].as_bool()), (Some(3), Some(true)));
-    let ready = |id: &str| listed(&home, &repo)[id]["ready"].as_bool().unwrap();
-    assert_eq!([&epic, &bug, &waits].map(|id| ready(id)), [false, true, false]);
-    home.toft(&repo, &["claim", &bug]).ok();
-    assert!(!ready(&bug));
-}
-
-#[test]
 fn times_are_local_and_relative_in_text_and_utc_in_json() {
     let mut home = Home::new();
     home.set("TZ", "Asia/Kathmandu");
@@ -329,8 +282,6 @@ fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive
         ("unassign", "--assignee"),
         ("pick", "toft claim"),
         ("check", "toft doctor"),
-        ("lsit", "`list`"),
-        ("clam", "`claim`"),
         ("finsh", "`finish`"),
         ("shwo", "`show`"),
     ];
@@ -359,10 +310,4 @@ fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive
         let said = home.toft(&repo, &[word]).fails(2);
         assert!(!said.contains("did you mean") && said.contains("help:"), "{word}: {said}");
     }
-    // Everyday words are commands by another name.
-    let id = add(&home, &repo, &["One"]);
-    assert!(home.toft(&repo, &["ls"]).ok().contains(&id));
-    assert!(home.toft(&repo, &["next"]).ok().contains(&id));
-    home.toft(&repo, &["done", "--no-change", "x"]).ok();
-    home.toft(&repo, &["close", &id]).ok();
 }

@@ -91,29 +91,6 @@ fn every_byte_comes_back_in_a_checkout_and_at_home() {
 }
 
 #[test]
-fn what_somebody_wrote_since_stays_when_toft_goes() {
-    let (home, repo) = started(&[]);
-    lay(&repo);
-    home.toft(&repo, &["setup", "--all", "-y"]).ok();
-    let settings = repo.join(".claude/settings.json");
-    let text = fs::read_to_string(&settings).unwrap().replace("Bash(ls:*)", "Bash(cat:*)");
-    fs::write(&settings, &text).unwrap();
-    let rules = repo.join("AGENTS.md");
-    fs::write(&rules, format!("{}\n* be quick\n", fs::read_to_string(&rules).unwrap())).unwrap();
-    let skill = repo.join(".agents/skills/toft/SKILL.md");
-    fs::write(&skill, "my own words").unwrap();
-    home.toft(&repo, &["setup", "--remove", "-y"]).ok();
-    let settings = fs::read_to_string(&settings).unwrap();
-    assert!(
-        settings.contains("Bash(cat:*)") && settings.contains("say done") && !settings.contains("toft"),
-        "{settings}"
-    );
-    let rules = fs::read_to_string(&rules).unwrap();
-    assert!(rules.contains("be kind") && rules.contains("be quick") && !rules.contains("toft"), "{rules}");
-    assert_eq!(fs::read_to_string(&skill).unwrap(), "my own words");
-}
-
-#[test]
 fn a_file_that_cannot_be_read_stops_everything_before_anything_is_written() {
     let (home, repo) = started(&[]);
     fs::create_dir(repo.join(".claude")).unwrap();
@@ -330,74 +307,6 @@ sys.stdin.read()
     harness.kill().unwrap();
     harness.wait().unwrap();
     home.toft(&repo, &["claim"]).ok();
-}
-
-#[test]
-fn what_is_wired_again_after_an_edit_goes_all_the_same() {
-    let (home, repo) = started(&[]);
-    lay(&repo);
-    home.toft(&repo, &["setup", "claude", "-y"]).ok();
-    let rules = repo.join("CLAUDE.md");
-    let edited = fs::read_to_string(&rules).unwrap().replace("Several agents work here", "Many agents work here");
-    fs::write(&rules, format!("{edited}\nMore of mine.\n")).unwrap();
-    let settings = repo.join(".claude/settings.json");
-    let edited = fs::read_to_string(&settings)
-        .unwrap()
-        .replace("toft hook Stop --for claude", "toft hook Stop --for claude --quiet");
-    fs::write(&settings, edited).unwrap();
-    home.toft(&repo, &["setup", "claude", "-y"]).ok();
-    home.toft(&repo, &["setup", "--remove", "-y"]).ok();
-    for (path, mine) in [(&rules, "More of mine."), (&settings, "say done")] {
-        let text = fs::read_to_string(path).unwrap();
-        assert!(!text.contains("toft") && text.contains(mine), "{}: {text}", path.display());
-    }
-}
-
-#[test]
-fn what_is_somebodys_own_stays_theirs() {
-    let (home, repo) = started(&[]);
-    let put = |name: &str, text: &str| {
-        fs::create_dir_all(repo.join(name).parent().unwrap()).unwrap();
-        fs::write(repo.join(name), text).unwrap();
-    };
-    let own_server = r#"{"mcpServers":{"toft":{"command":"/opt/my-toft"}}}"#;
-    put(".mcp.json", own_server);
-    put(".claude/skills/toft/SKILL.md", "my own skill");
-    home.toft(&repo, &["setup", "--remove", "-y"]).ok();
-    home.toft(&repo, &["setup", "claude", "-y"]).ok();
-    let settings = repo.join(".claude/settings.json");
-    let mut value: Value = serde_json::from_str(&fs::read_to_string(&settings).unwrap()).unwrap();
-    let group = value["hooks"]["Stop"][0]["hooks"].as_array_mut().unwrap();
-    group.push(json!({ "type": "command", "command": "my-own" }));
-    fs::write(&settings, value.to_string()).unwrap();
-    home.toft(&repo, &["setup", "claude", "-y"]).ok();
-    assert!(fs::read_to_string(&settings).unwrap().contains("my-own"));
-    home.toft(&repo, &["setup", "--remove", "-y"]).ok();
-    let left = fs::read_to_string(&settings).unwrap();
-    assert!(left.contains("my-own") && !left.contains("toft"), "{left}");
-    assert_eq!(fs::read_to_string(repo.join(".mcp.json")).unwrap(), own_server);
-    assert_eq!(fs::read_to_string(repo.join(".claude/skills/toft/SKILL.md")).unwrap(), "my own skill");
-}
-
-#[test]
-fn links_are_followed_inside_and_refused_outside() {
-    let (home, repo) = started(&[]);
-    fs::write(repo.join("AGENTS.md"), "mine\n").unwrap();
-    std::os::unix::fs::symlink("AGENTS.md", repo.join("CLAUDE.md")).unwrap();
-    home.toft(&repo, &["setup", "claude", "codex", "-y"]).ok();
-    assert!(repo.join("CLAUDE.md").is_symlink());
-    home.toft(&repo, &["setup", "--remove", "-y"]).ok();
-    assert_eq!(fs::read_to_string(repo.join("AGENTS.md")).unwrap(), "mine\n");
-    assert!(repo.join("CLAUDE.md").is_symlink());
-    fs::remove_file(repo.join("CLAUDE.md")).unwrap();
-    for target in ["/dev/zero", "../outside.md", "nowhere.md"] {
-        fs::write(home.path().join("outside.md"), "not here\n").unwrap();
-        std::os::unix::fs::symlink(target, repo.join("CLAUDE.md")).unwrap();
-        let said = home.toft(&repo, &["setup", "claude", "-y"]).fails(1);
-        assert!(said.contains("CLAUDE.md"), "{target}: {said}");
-        assert_eq!(fs::read_to_string(home.path().join("outside.md")).unwrap(), "not here\n");
-        fs::remove_file(repo.join("CLAUDE.md")).unwrap();
-    }
 }
 
 #[test]

@@ -207,6 +207,7 @@ fn a_checkout_of_the_users_own_can_be_unregistered_and_stays_as_it_is() {
     home.toft(&repo, &["ws", "create", &id, "--in-place"]).ok();
     // It takes no room.
     home.toft(&repo, &["ws", "create", "--name", "other"]).ok();
+    home.toft(&repo, &["ws", "create", "--name", "third"]).refuses(5, "there are 1 workspaces, and the maximum is 1");
     // Nothing is wrong with it.
     let listed = home.toft(&repo, &["ws", "list"]).ok();
     assert!(!listed.contains("not the one") && !listed.contains("worktrees of its own"), "{listed}");
@@ -258,17 +259,4 @@ fn branches_go_with_what_has_landed_and_an_old_name_starts_fresh() {
     assert_eq!(home.run(&dir, "git", &["reflog", "show", "again"]).lines().count(), 1);
     let row = home.toft(&repo, &["ws", "list", "again", "--json"]).data();
     assert_eq!((&row["survey"]["landed"], &row["survey"]["dropped"]), (&"nothing".into(), &0.into()), "{row}");
-}
-
-/// A workspace's name goes before an issue whose id begins like it, after it was removed too.
-#[test]
-fn a_name_is_no_prefix_of_an_id() {
-    let (home, repo) = Home::with_repository("repo");
-    let id = home.toft(&repo, &["add", "An issue", "-q"]).ok();
-    let name = &id["tf-".len()..][..2];
-    let dir = PathBuf::from(home.toft(&repo, &["ws", "create", "--name", name, "-q"]).ok().trim());
-    fs::write(dir.join("mine.txt"), "mine\n").unwrap();
-    home.toft(&repo, &["ws", "rm", name, "--rescue"]).ok();
-    home.toft(&repo, &["ws", "restore", name]).ok();
-    assert_eq!(fs::read_to_string(dir.join("mine.txt")).unwrap(), "mine\n");
 }

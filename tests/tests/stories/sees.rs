@@ -101,14 +101,6 @@ fn flag_beats_environment_beats_configuration_beats_repository() {
 }
 
 #[test]
-fn configuration_that_travels_in_a_tree_cannot_name_a_store() {
-    let (home, repo) = Home::with_repository("api");
-    fs::create_dir(repo.join(".toft")).unwrap();
-    fs::write(repo.join(".toft/config.toml"), "store = \"/etc/passwd\"\n").unwrap();
-    assert!(home.toft(&repo, &["ready"]).fails(2).contains("may not name a store"));
-}
-
-#[test]
 fn a_missing_store_is_never_made_by_the_way() {
     let (home, repo) = Home::with(|home| home.git("api"));
     for args in [&["ready"][..], &["claim"], &["flow", "new", "x"], &["status"], &["history"]] {
