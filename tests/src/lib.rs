@@ -59,7 +59,7 @@ pub mod prelude {
         issues::{add, ledger, listed},
         new_store_on,
         share::{Vcs, cloned, project_with, synced, users},
-        sized, snapshot, story_server, toft_bin, tokens, tool_dir, until,
+        sized, snapshot, toft_bin, tokens, tool_dir, until,
         workspaces::{Dice, Unmount, chmod, commit_all, may_mount, whole},
         yard::Yard,
     };
@@ -111,9 +111,8 @@ pub fn sized(ci: usize, long: usize) -> usize {
     if std::env::var_os("TOFT_LONG").is_some() { long } else { ci }
 }
 
-/// The server these stories are told on, if not on files: `cargo xtask wide` tells some of them again with
-/// `TOFT_STORY_SERVER` set to a PostgreSQL, each behind a `toft serve` of its own.
-pub fn story_server() -> Option<String> {
+/// The PostgreSQL on which the kinds `leases` and `everywhere` are told again, each story behind a `toft serve` of its own.
+fn story_server() -> Option<String> {
     std::env::var("TOFT_STORY_SERVER").ok()
 }
 

@@ -190,9 +190,6 @@ fn a_mount_that_does_not_answer_is_one_bad_row() {
 #[test]
 fn a_row_of_the_store_that_cannot_be_read_is_one_bad_row_and_is_never_written_over() {
     let home = Home::new();
-    if home.on_server() {
-        return;
-    }
     let (repo, paths) = three(&home);
     let store = home.toft(&repo, &["where", "--json"]).data()["store"].as_str().map(PathBuf::from).unwrap();
     let id = named(&home.toft(&repo, &["ws", "list", "--json"]).data(), &paths[0])["id"].as_str().unwrap().to_owned();
@@ -240,9 +237,7 @@ fn whatever_an_agent_does_to_its_workspace_the_others_are_seen() {
 #[test]
 fn a_workspace_whose_repository_is_gone_is_one_bad_row_among_all_repositories() {
     let mut home = Home::new();
-    if !home.on_server() {
-        home.use_store("global");
-    }
+    home.use_store("global");
     let mut paths = Vec::new();
     for name in ["one", "two"] {
         let repo = home.repo(name);

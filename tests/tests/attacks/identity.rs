@@ -211,9 +211,6 @@ fn registered(home: &Home, dir: &Path) -> String {
 #[test]
 fn a_remote_that_moves_is_learned_by_one_init_and_a_fork_with_the_same_ledger_is_another() {
     let mut home = Home::new();
-    if home.on_server() {
-        return;
-    }
     home.use_store("global");
     let git = |dir: &Path, args: &[&str]| home.run(dir, "git", args);
     let a = home.git("a");

@@ -31,9 +31,6 @@ fn new_clone(home: &Home, name: &str) -> PathBuf {
 
 #[test]
 fn a_backup_survives_the_loss_of_the_disk_with_blobs_ledger_and_all() {
-    if story_server().is_some() {
-        return;
-    }
     let (home, repo) = Home::with_repository("api");
     let task = work(&home, &repo);
     let before = seen(&home, &repo, &task);
@@ -56,9 +53,6 @@ fn a_backup_survives_the_loss_of_the_disk_with_blobs_ledger_and_all() {
 
 #[test]
 fn a_restore_never_deletes_a_store_and_replaces_a_whole_one_only_when_told_to() {
-    if story_server().is_some() {
-        return;
-    }
     let (home, repo) = Home::with_repository("api");
     let task = work(&home, &repo);
     let backups = home.path().join("backups");

@@ -51,9 +51,6 @@ fn worked(home: &Home, name: &str) -> PathBuf {
 
 #[test]
 fn what_is_old_is_forgotten_in_every_table_and_the_file_shrinks() {
-    if story_server().is_some() {
-        return;
-    }
     let home = Home::new();
     let rows = sized(5_000, 200_000);
     let repo = worked(&home, "api");
@@ -78,9 +75,6 @@ fn what_is_old_is_forgotten_in_every_table_and_the_file_shrinks() {
 
 #[test]
 fn a_blob_that_nothing_refers_to_goes_and_others_stay() {
-    if story_server().is_some() {
-        return;
-    }
     let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["flow", "new", "F", "--task", "A"]).ok();
     let task = home.toft(&repo, &["--as", "w", "claim", "-q"]).ok().trim().to_owned();
@@ -106,9 +100,6 @@ fn a_blob_that_nothing_refers_to_goes_and_others_stay() {
 
 #[test]
 fn an_event_under_a_wrong_clock_does_not_stop_forgetting() {
-    if story_server().is_some() {
-        return;
-    }
     let (home, repo) = Home::with_repository("api");
     let bin = toft_bin();
     let later = ["--exclude-monotonic", "-f", "+5y", bin.to_str().unwrap(), "flow", "new", "F", "--task", "A"];
@@ -130,9 +121,6 @@ fn an_event_under_a_wrong_clock_does_not_stop_forgetting() {
 
 #[test]
 fn a_sync_forgets_a_little_by_itself_once_a_day() {
-    if story_server().is_some() {
-        return;
-    }
     let home = Home::new();
     let repo = worked(&home, "api");
     age(&home, &repo, 100);

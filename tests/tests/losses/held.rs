@@ -76,9 +76,6 @@ impl Drop for Stopped {
 
 #[test]
 fn behind_a_stopped_writer_others_wait_their_patience_and_are_told_which_process_it_is() {
-    if story_server().is_some() {
-        return;
-    }
     let (home, repo) = Home::with_repository("api");
     let (_, tasks) = start_flow(&home, &repo, &["A", "B", "C"], &[]);
     let stopped = Stopped::writer(&home, &repo, &["--as", "stopped", "claim"]);
@@ -125,7 +122,7 @@ impl Drop for Small {
 
 #[test]
 fn on_a_full_disk_nothing_is_half_done_and_with_space_again_everything_goes_on() {
-    if !may_mount() || story_server().is_some() {
+    if !may_mount() {
         return;
     }
     let mut home = Home::new();

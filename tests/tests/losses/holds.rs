@@ -60,11 +60,7 @@ fn modes(dir: &Path, found: &mut Vec<(PathBuf, u32)>) {
 
 #[test]
 fn fences_can_be_read_by_their_user_alone() {
-    let home = Home::new();
-    if home.on_server() {
-        return;
-    }
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     start_flow(&home, &repo, &["A"], &[]);
     let session = [("TOFT_SESSION", "s")];
     home.toft_with(&repo, &session, &["--as", "w", "claim"]).ok();
@@ -78,11 +74,7 @@ fn fences_can_be_read_by_their_user_alone() {
 /// What a session leaves behind is removed when another of the same agent first claims.
 #[test]
 fn holds_of_a_session_that_ended_are_removed_and_those_of_others_stay() {
-    let home = Home::new();
-    if home.on_server() {
-        return;
-    }
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     start_flow(&home, &repo, &["A", "B", "C"], &[]);
     let bin = toft_bin().display().to_string();
     let sessions = || {

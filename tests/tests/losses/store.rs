@@ -36,9 +36,6 @@ fn is_damaged(home: &Home, repo: &Path, store: &Path) {
 
 #[test]
 fn a_store_that_is_empty_is_damaged_and_never_new() {
-    if story_server().is_some() {
-        return;
-    }
     let home = Home::new();
     let (repo, store) = filled(&home, "api");
     fs::write(&store, "").unwrap();
@@ -51,9 +48,6 @@ fn a_store_that_is_empty_is_damaged_and_never_new() {
 
 #[test]
 fn a_store_that_is_truncated_or_overwritten_is_damaged() {
-    if story_server().is_some() {
-        return;
-    }
     let home = Home::new();
     let (repo, store) = filled(&home, "api");
     let whole = fs::read(&store).unwrap();
@@ -77,9 +71,6 @@ fn a_store_that_is_truncated_or_overwritten_is_damaged() {
 
 #[test]
 fn an_init_that_is_killed_anywhere_is_repeated_and_leaves_a_whole_store() {
-    if story_server().is_some() {
-        return;
-    }
     let calls = ["openat", "pwrite64", "write", "fsync", "fdatasync", "rename", "unlink", "ftruncate"];
     let mut kills = 0;
     for call in calls {
@@ -105,9 +96,6 @@ fn an_init_that_is_killed_anywhere_is_repeated_and_leaves_a_whole_store() {
 
 #[test]
 fn a_refused_command_leaves_nothing_beside_a_foreign_database() {
-    if story_server().is_some() {
-        return;
-    }
     let (home, repo) = Home::with_repository("api");
     let theirs = home.path().join("theirs");
     fs::create_dir(&theirs).unwrap();
@@ -142,9 +130,6 @@ fn open_to_others(dir: &Path, skip: &dyn Fn(&Path) -> bool, found: &mut Vec<Stri
 
 #[test]
 fn everything_toft_writes_outside_the_users_tree_is_private_whatever_the_umask() {
-    if story_server().is_some() {
-        return;
-    }
     let (home, repo) = Home::with(|home| home.git("api"));
     let bin = toft_stories::toft_bin();
     let toft = |args: &[&str]| {

@@ -191,7 +191,7 @@ fn what_a_contributor_changes_about_upstreams_issue_is_laid_over_it() {
             let path = mine.join(".git/toft").join(name);
             if path.is_dir() {
                 fs::remove_dir_all(path).unwrap();
-            } else if path.exists() && !home.on_server() {
+            } else if path.exists() {
                 fs::remove_file(path).unwrap();
             }
         }

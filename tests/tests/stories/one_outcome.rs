@@ -170,11 +170,7 @@ fn a_full_disk_says_truly_whether_the_issue_is_there() {
 
 #[test]
 fn an_issue_whose_claim_is_lost_with_its_store_is_open_again_and_one_claimed_elsewhere_is_not() {
-    let home = Home::new();
-    if home.on_server() {
-        return;
-    }
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     let id = add(&home, &repo, "Fix it");
     home.toft(&repo, &["--as", "one", "claim", "--ttl", "1s"]).ok();
     for entry in fs::read_dir(repo.join(".git/toft")).unwrap() {
@@ -204,11 +200,7 @@ fn an_issue_whose_claim_is_lost_with_its_store_is_open_again_and_one_claimed_els
 
 #[test]
 fn after_a_reboot_with_a_wrong_clock_a_lease_runs_out_in_its_time() {
-    let home = Home::new();
-    if home.on_server() {
-        return;
-    }
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
     home.toft(&repo, &["claim", "--as", "w", "--ttl", "1s"]).ok();
     let boot = home.path().join("boot");
@@ -228,11 +220,7 @@ fn after_a_reboot_with_a_wrong_clock_a_lease_runs_out_in_its_time() {
 
 #[test]
 fn a_copy_of_a_repository_takes_nothing_from_the_original() {
-    let home = Home::new();
-    if home.on_server() {
-        return;
-    }
-    let repo = home.repo("api");
+    let (home, repo) = Home::with_repository("api");
     add(&home, &repo, "Job");
     home.toft(&repo, &["claim", "--ws", "--ttl", "1s"]).ok();
     let path = home.toft(&repo, &["ws", "path", "@"]).ok().trim().to_owned();
@@ -250,9 +238,7 @@ fn a_copy_of_a_repository_takes_nothing_from_the_original() {
 #[test]
 fn a_finished_issue_is_not_claimed_again_by_a_clone_whose_ledger_is_behind() {
     let mut home = Home::new();
-    if !home.on_server() {
-        home.use_store("global");
-    }
+    home.use_store("global");
     let first = home.git("n0");
     let up = home.path().join("n.git");
     home.run(&first, "git", &["clone", "-q", "--bare", ".", up.to_str().unwrap()]);

@@ -22,9 +22,6 @@ fn upgraded_below(home: &Home, repo: &Path, upgrade: impl FnOnce()) {
 
 #[test]
 fn a_running_process_refuses_a_store_that_was_upgraded_below_it() {
-    if story_server().is_some() {
-        return;
-    }
     let (home, repo) = Home::with_repository("api");
     let store = repo.join(".git/toft/toft.db");
     upgraded_below(&home, &repo, || {
@@ -72,9 +69,6 @@ fn only_an_explicit_migration_upgrades_a_server() {
 
 #[test]
 fn a_migration_says_from_which_schema_to_which() {
-    if story_server().is_some() {
-        return;
-    }
     let (home, repo) = Home::with_repository("api");
     assert!(home.toft(&repo, &["doctor", "--upgrade"]).ok().contains("nothing to do"));
     home.toft(home.path(), &["--store", "missing.db", "doctor", "--upgrade"]).fails(3);
@@ -107,9 +101,6 @@ fn work_on_rows_with_more_fields(home: &Home, repo: &Path, ask: impl Fn(&str) ->
 
 #[test]
 fn what_a_newer_toft_wrote_besides_survives_the_work_of_this_one() {
-    if story_server().is_some() {
-        return;
-    }
     let (home, repo) = Home::with_repository("api");
     let store = repo.join(".git/toft/toft.db").display().to_string();
     let ask = |sql: &str| home.run(&repo, "sqlite3", &[&store, sql]);
