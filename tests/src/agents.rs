@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::Child,
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +14,7 @@ use nix::{
 };
 use serde_json::Value;
 
-use crate::{Home, toft_bin};
+use crate::{Home, until};
 
 /// An executable file in a home.
 #[cfg(unix)]
@@ -28,8 +28,7 @@ pub fn script(home: &Home, name: &str, text: &str) -> String {
 
 /// Starts a runner that nobody listens to.
 pub fn start(home: &Home, repo: &Path, words: &[&str]) -> Child {
-    let mut command = home.command(repo, toft_bin(), &[&["run"], words].concat());
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    home.start(repo, &[&["run"], words].concat())
 }
 
 /// Processes that something in this home started.
@@ -49,9 +48,9 @@ pub fn left_over(home: &Home) -> Vec<String> {
 
 /// Waits until nothing that was started in this home is left.
 pub fn none_left(home: &Home) {
-    let until = Instant::now() + Duration::from_secs(20);
+    let begun = Instant::now();
     while !left_over(home).is_empty() {
-        assert!(Instant::now() < until, "still there: {:#?}", left_over(home));
+        assert!(begun.elapsed() < Duration::from_secs(20), "still there: {:#?}", left_over(home));
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -101,14 +100,12 @@ pub fn issue(home: &Home, repo: &Path) -> Value {
 
 /// Waits until a file is there, and gives what is in it.
 pub fn appears(path: &Path) -> String {
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
-        match fs::read_to_string(path) {
-            Ok(text) if !text.is_empty() => return text,
-            _ => assert!(Instant::now() < until, "{} never appeared", path.display()),
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
+    let mut text = String::new();
+    until(20, &format!("{} appears", path.display()), || {
+        text = fs::read_to_string(path).unwrap_or_default();
+        !text.is_empty()
+    });
+    text
 }
 
 /// Sends a signal.

@@ -3,16 +3,16 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use serde_json::{Value, json};
 
-use crate::{Home, toft_bin, tool_dir};
+use crate::{ChildGuard, Home, toft_bin, tool_dir};
 
 /// A board that is served, until it is dropped.
 pub struct ServedBoard {
-    child: Child,
+    child: ChildGuard,
     /// The address that opens it once.
     pub url: String,
 }
@@ -29,7 +29,7 @@ impl ServedBoard {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("toft board said {line}"));
-        Self { child, url: answer["data"]["url"].as_str().unwrap().to_owned() }
+        Self { child: ChildGuard(child), url: answer["data"]["url"].as_str().unwrap().to_owned() }
     }
 
     /// The host and port.
@@ -44,16 +44,9 @@ impl ServedBoard {
     }
 }
 
-impl Drop for ServedBoard {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// One browser with one page.
 pub struct Browser {
-    child: Child,
+    _child: ChildGuard,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
@@ -73,7 +66,7 @@ impl Browser {
             .spawn()
             .unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, input, output: BufReader::new(output) }
+        Self { _child: ChildGuard(child), input, output: BufReader::new(output) }
     }
 
     /// Asks the driver, and returns what it answers; an error is text.
@@ -167,12 +160,5 @@ impl Browser {
     /// Errors that the page wrote to its console since.
     pub fn errors(&mut self) -> Vec<String> {
         serde_json::from_value(self.ask(&json!({ "request": "errors" }))).unwrap()
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

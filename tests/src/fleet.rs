@@ -4,13 +4,13 @@ use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
     path::Path,
-    process::{Child, Stdio},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use crate::{Home, toft_bin};
+use crate::{ChildGuard, Home, toft_bin};
 
 /// A port of this machine that was free just now.
 pub fn free_port() -> u16 {
@@ -22,7 +22,7 @@ pub struct FleetServer {
     /// Its address.
     pub url: String,
     store: String,
-    child: Child,
+    child: ChildGuard,
 }
 
 impl FleetServer {
@@ -42,7 +42,7 @@ impl FleetServer {
         let mut url = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
         assert!(url.starts_with("http"), "the server did not start: {url}");
-        Self { url: url.trim().to_owned(), store: store.to_owned(), child }
+        Self { url: url.trim().to_owned(), store: store.to_owned(), child: ChildGuard(child) }
     }
 
     /// A new token, made where the store is.
@@ -73,14 +73,6 @@ impl FleetServer {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-    }
-}
-
-impl Drop for FleetServer {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

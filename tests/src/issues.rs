@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::Home;
+use crate::{Home, workspaces::commit_all};
 
 /// The file that is written to in a git repository.
 pub fn ledger(repo: &Path) -> PathBuf {
@@ -34,8 +34,7 @@ pub fn finish(home: &Home, repo: &Path, id: &str, file: &str, text: &str) -> Str
     let workspace = home.toft(repo, &["--as", "bo", "ws", "path", id]).ok();
     let workspace = Path::new(workspace.trim());
     std::fs::write(workspace.join(file), text).unwrap();
-    home.run(workspace, "git", &["add", "-A"]);
-    home.run(workspace, "git", &["commit", "-q", "-m", "work"]);
+    commit_all(home, workspace, "work");
     home.toft(workspace, &["--as", "bo", "finish", id, "-m", "sold by the piece", "--evidence", "HEAD"]).ok();
     claimed
 }

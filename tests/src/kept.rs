@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::Home;
+use crate::{Home, workspaces::commit_all};
 
 /// Every file, link and directory below a workspace, but git's own at its top: with permissions and content.
 pub type Bytes = BTreeMap<PathBuf, (u32, Vec<u8>)>;
@@ -70,8 +70,7 @@ pub fn project(home: &Home) -> PathBuf {
         write(&repo.join(format!("src/f{n}.txt")), &format!("line {n}\n"));
     }
     write(&repo.join(".gitignore"), ".env\ndata/\nnotes/\ntarget/\nvendor/\n*.sqlite\n");
-    home.run(&repo, "git", &["add", "."]);
-    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    commit_all(home, &repo, "files");
     repo
 }
 
@@ -80,8 +79,7 @@ pub fn with_submodule(home: &Home) -> PathBuf {
     let library = home.git("library");
     write(&library.join("lib.txt"), "library\n");
     write(&library.join(".gitignore"), ".env\n");
-    home.run(&library, "git", &["add", "."]);
-    home.run(&library, "git", &["commit", "-q", "-m", "library"]);
+    commit_all(home, &library, "library");
     let repo = project(home);
     home.run(&repo, "git", &["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "../library", "lib"]);
     home.run(&repo, "git", &["commit", "-q", "-m", "with a library"]);

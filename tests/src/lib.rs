@@ -57,7 +57,7 @@ pub mod prelude {
         agents::{self, data, issue, start_flow, started},
         has_postgresql,
         issues::{add, ledger, listed},
-        new_store_on,
+        new_store_on, postgresql,
         share::{Vcs, cloned, project_with, synced, users},
         sized, snapshot, toft_bin, tokens, tool_dir, until,
         workspaces::{Dice, Unmount, chmod, commit_all, may_mount, whole},
@@ -68,14 +68,16 @@ pub mod prelude {
 use std::{
     collections::BTreeMap,
     fs,
+    ops::{Deref, DerefMut},
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 pub use fleet::{FleetServer, Wire};
 pub use fleet_machine::{FleetMachine, FleetTeam};
 use serde_json::Value;
 use tempfile::TempDir;
+use toft_cluster::Cluster;
 
 /// The binary under test: `TOFT_BIN`, else the one built beside the tests.
 pub fn toft_bin() -> PathBuf {
@@ -123,6 +125,11 @@ pub fn has_postgresql() -> bool {
     available
 }
 
+/// A PostgreSQL of the story's own, if it is installed.
+pub fn postgresql() -> Option<Cluster> {
+    has_postgresql().then(Cluster::start)
+}
+
 /// Waits until something holds, for so many seconds.
 pub fn until(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
@@ -133,7 +140,21 @@ pub fn until(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A process that ends with its story.
-pub struct ChildGuard(pub std::process::Child);
+pub struct ChildGuard(pub Child);
+
+impl Deref for ChildGuard {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for ChildGuard {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
@@ -287,6 +308,17 @@ impl Home {
         self.toft_with(dir, &[], args)
     }
 
+    /// Starts toft; nobody listens to it.
+    pub fn start(&self, dir: &Path, args: &[&str]) -> Child {
+        self.command(dir, toft_bin(), args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Claims in a workspace; gives where that is.
+    pub fn claim_workspace(&self, dir: &Path, args: &[&str]) -> PathBuf {
+        let claim = self.toft(dir, &[&["claim", "--ws", "--json"], args].concat()).data();
+        claim["workspace"]["path"].as_str().unwrap_or_else(|| panic!("{claim}")).into()
+    }
+
     /// An empty home, and what is made in it.
     pub fn with<T>(make: impl FnOnce(&Self) -> T) -> (Self, T) {
         let home = Self::new();
@@ -338,7 +370,8 @@ pub struct Said {
 }
 
 impl Said {
-    fn from(args: &[&str], output: &Output) -> Self {
+    /// What a command said that was asked this.
+    pub fn from(args: &[&str], output: &Output) -> Self {
         Self {
             args: args.iter().map(ToString::to_string).collect(),
             code: output.status.code().unwrap_or(-1),

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{Home, build_dir};
+use crate::{Home, build_dir, workspaces::commit_all};
 
 /// What the issues of a night are about.
 const AREAS: [&str; 8] = ["checkout", "search", "orders", "prices", "mail", "login", "stock", "reports"];
@@ -62,9 +62,7 @@ impl Night {
         home.show_short_ids();
         home.set("TOFT_LEASE_TTL", "4h");
         home.set("TOFT_RETRY_BACKOFF", "50ms");
-        let config = home.path().join("home/.config/toft");
-        fs::create_dir_all(&config).unwrap();
-        fs::write(config.join("config.toml"), "[land]\nreview = \"human\"\n").unwrap();
+        home.configure("[land]\nreview = \"human\"\n");
         let repo = home.repo("shop");
         let file = home.path().join("plan.jsonl");
         fs::write(&file, plan(issues, agents)).unwrap();
@@ -135,8 +133,7 @@ impl Night {
         let workspace = self.home.toft(&self.repo, &["--as", &agent, "ws", "path", &id]).ok();
         let workspace = Path::new(workspace.trim());
         fs::write(workspace.join(file), text).unwrap();
-        self.home.run(workspace, "git", &["add", "-A"]);
-        self.home.run(workspace, "git", &["commit", "-q", "-m", said]);
+        commit_all(&self.home, workspace, said);
         self.home.toft(workspace, &["--as", &agent, "finish", &id, "-m", said, "--evidence", "HEAD"]).ok();
     }
 

@@ -4,16 +4,16 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
     path::PathBuf,
-    process::{Child, ChildStdout, Stdio},
+    process::{ChildStdout, Stdio},
 };
 
 use serde_json::Value;
 
-use crate::{FleetServer, Home, fleet::free_port, tool_dir};
+use crate::{ChildGuard, FleetServer, Home, fleet::free_port, tool_dir};
 
 /// A provider, which ends with the story.
 pub struct Provider {
-    child: Child,
+    _child: ChildGuard,
     // It goes on to say things, and would end if nobody could hear them.
     _said: BufReader<ChildStdout>,
     dir: PathBuf,
@@ -40,7 +40,7 @@ impl Provider {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap());
         assert!(said.by_ref().lines().any(|line| line.unwrap() == "ready"));
-        Some(Self { child, _said: said, dir: own, url: format!("http://127.0.0.1:{port}") })
+        Some(Self { _child: ChildGuard(child), _said: said, dir: own, url: format!("http://127.0.0.1:{port}") })
     }
 
     /// A server whose people it knows.
@@ -73,12 +73,5 @@ impl Provider {
         let code = begun["device_code"].as_str().unwrap();
         let said = post("/token", &format!("client_id={client}&grant_type={grant}&device_code={code}"));
         said["id_token"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned()
-    }
-}
-
-impl Drop for Provider {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
-use crate::Home;
+use crate::{Home, workspaces::commit_all};
 
 /// A planted program. Each start of it leaves a line in a file.
 pub struct Trap {
@@ -46,8 +46,7 @@ fn lines(names: &[&str]) -> String {
 pub fn project(home: &Home) -> PathBuf {
     let sub = home.git("library");
     fs::write(sub.join("x"), "x\n").unwrap();
-    home.run(&sub, "git", &["add", "-A"]);
-    home.run(&sub, "git", &["commit", "-q", "-m", "x"]);
+    commit_all(home, &sub, "x");
     let repo = home.repo("api");
     for n in 0..20 {
         fs::write(repo.join(format!("f{n}")), format!("{n}\n")).unwrap();
@@ -55,8 +54,7 @@ pub fn project(home: &Home) -> PathBuf {
     fs::write(repo.join(".gitignore"), lines(&["*.good", "*.bad", "*.tmp", "eg/", "out/"])).unwrap();
     let add = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", sub.to_str().unwrap(), "sub"];
     home.run(&repo, "git", &add);
-    home.run(&repo, "git", &["add", "-A"]);
-    home.run(&repo, "git", &["commit", "-q", "-m", "files"]);
+    commit_all(home, &repo, "files");
     repo
 }
 

@@ -174,6 +174,13 @@ pub fn may_mount() -> bool {
 /// When dropped, unmounts what a story left mounted in its home.
 pub struct Unmount<'a>(pub &'a Home);
 
+impl<'a> Unmount<'a> {
+    /// Nothing if this user cannot mount.
+    pub fn where_possible(home: &'a Home) -> Option<Self> {
+        may_mount().then_some(Self(home))
+    }
+}
+
 impl Drop for Unmount<'_> {
     fn drop(&mut self) {
         let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();

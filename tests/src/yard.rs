@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Home, issues::add, snapshot};
+use crate::{Home, issues::add, snapshot, workspaces::commit_all};
 
 /// A repository whose agents do what a script of the issue's name says.
 pub struct Yard {
@@ -61,9 +61,7 @@ impl Yard {
 
     /// Replaces the user's configuration.
     pub fn configure(&self, config: &str) {
-        let dir = self.home.path().join("home/.config/toft");
-        fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join("config.toml"), config).unwrap();
+        self.home.configure(config);
     }
 
     /// Writes a file of the checkout.
@@ -75,8 +73,7 @@ impl Yard {
 
     /// Commits everything.
     pub fn commit(&self, message: &str) {
-        self.git(&["add", "-A"]);
-        self.git(&["commit", "-q", "-m", message]);
+        commit_all(&self.home, &self.repo, message);
     }
 
     /// Runs git in the checkout.

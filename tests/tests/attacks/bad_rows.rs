@@ -16,8 +16,7 @@ fn three(home: &Home) -> (PathBuf, Vec<PathBuf>) {
     let mut paths = Vec::new();
     for agent in ["ann", "bob", "cid"] {
         home.toft(&repo, &["add", &format!("work of {agent}")]).ok();
-        let claim = home.toft(&repo, &["claim", "--ws", "--as", agent, "--json"]).data();
-        paths.push(PathBuf::from(claim["workspace"]["path"].as_str().unwrap()));
+        paths.push(home.claim_workspace(&repo, &["--as", agent]));
     }
     (repo, paths)
 }
@@ -46,8 +45,7 @@ fn one_bad_row(home: &Home, repo: &Path, paths: &[PathBuf], broken: &Path, what:
     assert!(row["gone"] == false && row["trouble"].as_str().is_some_and(|why| why.contains(what)), "{row}");
     assert_eq!(row["help"], help.as_str());
     for command in [&["status"][..], &["ws", "list"], &["ws", "gc"]] {
-        let said = home.toft(repo, command).ok();
-        assert!(said.contains(what) && said.contains(&help), "{command:?}: {said}");
+        home.toft(repo, command).says_all(&[what, &help]);
     }
     help
 }
@@ -220,8 +218,7 @@ fn whatever_an_agent_does_to_its_workspace_the_others_are_seen() {
     ];
     for (n, command) in ruin.iter().enumerate() {
         home.toft(&repo, &["add", &format!("ruined {n}")]).ok();
-        let claim = home.toft(&repo, &["claim", "--ws", "--as", &format!("r{n}"), "--json"]).data();
-        let path = PathBuf::from(claim["workspace"]["path"].as_str().unwrap());
+        let path = home.claim_workspace(&repo, &["--as", &format!("r{n}")]);
         let _ = home.command(&path, "sh", &["-c", command]).output().unwrap();
     }
     let status = home.toft(&repo, &["status", "--json", "--limit", "50"]).data();
@@ -242,8 +239,7 @@ fn a_workspace_whose_repository_is_gone_is_one_bad_row_among_all_repositories() 
     for name in ["one", "two"] {
         let repo = home.repo(name);
         home.toft(&repo, &["add", &format!("work in {name}")]).ok();
-        let claim = home.toft(&repo, &["claim", "--ws", "--as", name, "--json"]).data();
-        paths.push(PathBuf::from(claim["workspace"]["path"].as_str().unwrap()));
+        paths.push(home.claim_workspace(&repo, &["--as", name]));
     }
     fs::rename(home.path().join("one"), home.path().join("gone")).unwrap();
     let here = home.path().join("two");

@@ -297,11 +297,8 @@ fn podman(home: &mut Home) -> Option<()> {
     let tar = home.path().join("image.tar").display().to_string();
     home.run(&root, "tar", &["-cf", &tar, "."]);
     let volumes = ["--volume", "/usr:/usr:ro", "--volume", "/etc:/etc:ro"];
-    let config = home.path().join("home/.config/toft");
-    fs::create_dir_all(&config).unwrap();
     let args = volumes.map(|word| format!("\"{word}\"")).join(", ");
-    fs::write(config.join("config.toml"), format!("[run.container]\nimage = \"toft-test\"\nargs = [{args}]\n"))
-        .unwrap();
+    home.configure(format!("[run.container]\nimage = \"toft-test\"\nargs = [{args}]\n"));
     let works =
         ["podman import $0 toft-test", "podman run --rm --network none $1 toft-test true"].into_iter().all(|line| {
             let line = line.replace("$1", &volumes.join(" "));
@@ -341,9 +338,8 @@ fn an_agent_works_in_a_container() {
     assert!(said.out.contains("podman: sees the image toft-test"), "{said:?}");
     let brief = home.run(&repo, "sh", &["-c", "cat .git/toft/attempts/*/*/brief.md"]);
     assert!(brief.contains("You are confined by podman"), "{brief}");
-    let missing =
-        home.toft(&repo, &["run", "--once", "--in", "podman", "--image", "no-such-image", "--", "true"]).fails(2);
-    assert!(missing.contains("Nothing was claimed"), "{missing}");
+    home.toft(&repo, &["run", "--once", "--in", "podman", "--image", "no-such-image", "--", "true"])
+        .refuses(2, "Nothing was claimed");
     assert!(!log.contains("open:") && !log.contains("seen") && log.contains("error[confined]"), "{log}");
     assert!(log.contains("reached") && log.contains("tunnelled") && !repo.join("evil").exists(), "{log}");
     assert_eq!(log.matches("403 Forbidden").count(), 2, "{log}");
@@ -428,12 +424,11 @@ fn a_container_ends_with_its_attempt() {
     let script = "trap '' TERM; setsid sleep 600 & while :; do sleep 0.2; date > alive; done";
     let args =
         ["run", "--once", "--in", "podman", "--offline", "--ttl", "6s", "--grace", "1s", "--", "bash", "-c", script];
-    let start =
-        || home.command(&repo, toft_stories::toft_bin(), &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let start = || home.start(&repo, &args);
     let alive =
         || !home.run(home.path(), "sh", &["-c", "find . -name alive -newermt '-2 seconds' 2>/dev/null"]).is_empty();
     // Everything that toft started is killed at once.
-    let mut runner = start().unwrap();
+    let mut runner = start();
     until(40, "it works", || containers(&home) == 1 && alive());
     let own = agents::left_over(&home)
         .into_iter()
@@ -445,7 +440,7 @@ fn a_container_ends_with_its_attempt() {
     until(40, "the container is gone", || containers(&home) == 0);
     until(40, "the task is free", || !home.toft(&repo, &["ready", "-q"]).out.trim().is_empty());
     // A person stops it.
-    let mut runner = start().unwrap();
+    let mut runner = start();
     until(40, "it works again", || containers(&home) == 1 && alive());
     let id = issue(&home, &repo)["id"].as_str().unwrap().to_owned();
     home.toft(&repo, &["stop", &id]).ok();

@@ -59,10 +59,8 @@ fn what_sets_a_workspace_up_keeps_no_secret() {
     use std::os::unix::fs::PermissionsExt as _;
     let (mut home, repo) = started(&["Task"]);
     home.set("GITHUB_TOKEN", SECRET);
-    let config = home.path().join("home/.config/toft");
-    fs::create_dir_all(&config).unwrap();
     let run = r#"run = ["echo setup says $GITHUB_TOKEN", "echo more >&2; sleep 0.2; echo done"]"#;
-    fs::write(config.join("config.toml"), format!("[workspaces.setup]\n{run}\n")).unwrap();
+    home.configure(format!("[workspaces.setup]\n{run}\n"));
     home.toft(&repo, &["run", "--once", "--", "git", "commit", "-q", "--allow-empty", "-m", "x"]).ok();
     assert!(kept(&home, &repo, SECRET).is_empty(), "{:?}", kept(&home, &repo, SECRET));
     let (path, log) =

@@ -4,39 +4,29 @@ use toft_stories::prelude::*;
 use toft_stories::traps::{Trap, programs, project};
 
 /// A process that puts one file and then another in a place, over and over, and can write nothing else.
-struct Swapper(Child);
-
-impl Swapper {
-    /// Swaps each place between what is beside it as `.good` and `.bad`.
-    fn start(home: &Home, dir: &Path, places: &[PathBuf]) -> Self {
-        let mut words = vec!["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--die-with-parent"];
-        let mut writable: Vec<String> = vec![dir.display().to_string()];
-        writable.extend(places.iter().map(|place| place.parent().unwrap().display().to_string()));
-        words.extend(writable.iter().flat_map(|path| ["--bind", path.as_str(), path.as_str()]));
-        let mut script = "while :; do\n".to_owned();
-        for kind in ["bad", "good"] {
-            for place in places.iter().map(|place| place.display()) {
-                script += &format!("cp {place}.{kind} {place}.tmp && mv {place}.tmp {place}\n");
-            }
+///
+/// It swaps each place between what is beside it as `.good` and `.bad`.
+fn swapper(home: &Home, dir: &Path, places: &[PathBuf]) -> ChildGuard {
+    let mut words = vec!["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--die-with-parent"];
+    let mut writable: Vec<String> = vec![dir.display().to_string()];
+    writable.extend(places.iter().map(|place| place.parent().unwrap().display().to_string()));
+    words.extend(writable.iter().flat_map(|path| ["--bind", path.as_str(), path.as_str()]));
+    let mut script = "while :; do\n".to_owned();
+    for kind in ["bad", "good"] {
+        for place in places.iter().map(|place| place.display()) {
+            script += &format!("cp {place}.{kind} {place}.tmp && mv {place}.tmp {place}\n");
         }
-        script += "done";
-        let works = home.command(home.path(), "bwrap", &["--ro-bind", "/", "/", "true"]).status();
-        let mut command = match works.is_ok_and(|status| status.success()) {
-            true => {
-                words.extend(["--", "sh", "-c", &script]);
-                home.command(dir, "bwrap", &words)
-            }
-            false => home.command(dir, "sh", &["-c", &script]),
-        };
-        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
-}
-
-impl Drop for Swapper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    script += "done";
+    let works = home.command(home.path(), "bwrap", &["--ro-bind", "/", "/", "true"]).status();
+    let mut command = match works.is_ok_and(|status| status.success()) {
+        true => {
+            words.extend(["--", "sh", "-c", &script]);
+            home.command(dir, "bwrap", &words)
+        }
+        false => home.command(dir, "sh", &["-c", &script]),
+    };
+    ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
 }
 
 /// What is there now is good; this is bad.
@@ -125,7 +115,7 @@ fn a_worktree_whose_git_is_swapped_executes_nothing() {
         plant(&module.join("config"), &(config + &programs(&trap, "module"))),
     ];
     trap.lay();
-    let swapper = Swapper::start(&home, &dir, &places);
+    let swapper = swapper(&home, &dir, &places);
     look(&home, &trap, &repo, &dir, "w", sized(2, 20));
     for _ in 0..sized(2, 10) {
         home.toft(&repo, &["ws", "rm", "w", "--rescue"]);
@@ -149,7 +139,7 @@ fn claiming_and_finishing_beside_a_swapper_executes_nothing() {
         plant(&own.join("commondir"), &format!("{}\n", evil.display())),
     ];
     trap.lay();
-    let swapper = Swapper::start(&home, &dir, &places);
+    let swapper = swapper(&home, &dir, &places);
     for _ in 0..sized(6, 60) {
         for at in [&repo, &dir] {
             for args in [&["--as", "ann", "save", "-m", "half"][..], &["--as", "ann", "finish", "release"], &claim] {
@@ -171,7 +161,7 @@ fn a_worktree_with_a_configuration_of_its_own_executes_nothing() {
     let own = PathBuf::from(home.run(&dir, "git", &["rev-parse", "--absolute-git-dir"]).trim());
     let place = plant(&own.join("config.worktree"), &programs(&trap, "config.worktree"));
     trap.lay();
-    let swapper = Swapper::start(&home, &dir, &[place]);
+    let swapper = swapper(&home, &dir, &[place]);
     look(&home, &trap, &repo, &dir, "w", sized(2, 20));
     home.toft(&repo, &["ws", "rm", "w", "--rescue"]);
     trap.assert_untouched("ws rm");
@@ -189,7 +179,7 @@ fn a_clone_whose_configuration_is_swapped_executes_nothing() {
         plant(&module, &with(&module, "module")),
     ];
     trap.lay();
-    let swapper = Swapper::start(&home, &dir, &places);
+    let swapper = swapper(&home, &dir, &places);
     look(&home, &trap, &repo, &dir, "c", sized(2, 20));
     for _ in 0..sized(2, 10) {
         home.toft(&repo, &["ws", "rm", "c", "--rescue"]);
@@ -230,7 +220,7 @@ fn an_agent_in_tofts_own_sandbox_does_not_get_out() {
     fs::create_dir_all(repo.join(".git/worktrees/other")).unwrap();
     trap.lay();
     let run = ["run", "--once", "--sandbox=offline", "--", "sh", &home.path().join("agent.sh").display().to_string()];
-    let mut agent = home.command(&repo, toft_stories::toft_bin(), &run).stdout(Stdio::null()).spawn().unwrap();
+    let mut agent = home.start(&repo, &run);
     while agent.try_wait().unwrap().is_none() {
         for args in [&["ws", "list"][..], &["status"]] {
             home.toft(&repo, args);
@@ -277,7 +267,7 @@ fn a_jujutsu_workspace_whose_repository_is_swapped_executes_nothing() {
     fs::write(dir.join(".jj/workspace-config.toml"), &config).unwrap();
     let place = plant(&dir.join(".jj/repo"), &evil.display().to_string());
     trap.lay();
-    let swapper = Swapper::start(&home, &dir, &[place]);
+    let swapper = swapper(&home, &dir, &[place]);
     look(&home, &trap, &repo, &dir, "w", sized(1, 10));
     home.toft(&repo, &["ws", "rm", "w", "--rescue"]);
     trap.assert_untouched("ws rm");
@@ -311,7 +301,7 @@ fn a_mercurial_share_whose_repository_is_swapped_executes_nothing() {
         plant(&dir.join(".hg/hgrc-not-shared"), &config),
     ];
     trap.lay();
-    let swapper = Swapper::start(&home, &dir, &places);
+    let swapper = swapper(&home, &dir, &places);
     // Mercurial takes long to start.
     for args in [&["ws", "list"][..], &["status"], &["ws", "gc", "-n"], &["doctor"], &["ws", "rm", "w"]] {
         for at in [&repo, &dir] {

@@ -8,28 +8,15 @@ fn tree(repo: &Path) -> PathBuf {
     repo.join(".toft/issues.jsonl")
 }
 
-/// A bare repository and clones of it, with the ledger on its branch.
-fn team(home: &Home, count: usize) -> Vec<PathBuf> {
-    let base = home.path().to_owned();
-    home.run(&base, "git", &["init", "-q", "--bare", "-b", "main", "shared.git"]);
-    let first = home.git("c1");
-    home.run(&first, "git", &["remote", "add", "origin", base.join("shared.git").to_str().unwrap()]);
-    home.run(&first, "git", &["push", "-q", "-u", "origin", "main"]);
-    let mut clones = vec![first];
-    for n in 2..=count {
-        home.run(&base, "git", &["clone", "-q", "shared.git", &format!("c{n}")]);
-        clones.push(base.join(format!("c{n}")));
-    }
-    for clone in &clones {
-        home.toft(clone, &["init"]).ok();
-    }
-    clones
+/// Clones of a repository, with the ledger on its branch.
+fn team(home: &Home) -> Vec<PathBuf> {
+    cloned(home, &["c1", "c2"]).1
 }
 
 /// Changes the shared branch as another program would.
 fn on_the_branch(home: &Home, change: impl FnOnce(&Path)) {
     let (base, web) = (home.path().to_owned(), home.path().join("web"));
-    home.run(&base, "git", &["clone", "-q", "-b", "toft-ledger", "shared.git", "web"]);
+    home.run(&base, "git", &["clone", "-q", "-b", "toft-ledger", "remote.git", "web"]);
     change(&web.join("issues.jsonl"));
     home.run(&web, "git", &["commit", "-q", "-a", "-m", "by another program"]);
     home.run(&web, "git", &["push", "-q"]);
@@ -37,7 +24,7 @@ fn on_the_branch(home: &Home, change: impl FnOnce(&Path)) {
 }
 
 fn shared(home: &Home) -> String {
-    home.run(home.path(), "git", &["-C", "shared.git", "show", "toft-ledger:issues.jsonl"])
+    home.run(home.path(), "git", &["-C", "remote.git", "show", "toft-ledger:issues.jsonl"])
 }
 
 #[test]
@@ -91,17 +78,8 @@ fn links_pipes_and_devices_in_a_tree_are_refused_and_never_written_through() {
             &["doctor"],
             &["sync"],
         ] {
-            let begun = Instant::now();
-            let mut child = home
-                .command(&repo, toft_stories::toft_bin(), args)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            while child.try_wait().unwrap().is_none() {
-                assert!(begun.elapsed() < Duration::from_secs(20), "{name}: {args:?} hangs");
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            let mut child = home.start(&repo, args);
+            until(20, &format!("{name}: {args:?} ends"), || child.try_wait().unwrap().is_some());
         }
         assert_eq!(fs::read_to_string(&victim).unwrap(), "# mine\n", "{name}");
         assert!(!victim.with_extension("d").exists() || fs::read_dir(victim.with_extension("d")).unwrap().count() == 1);
@@ -189,7 +167,7 @@ fn one_wrong_field_costs_that_field_and_no_clone_removes_it() {
 
 #[test]
 fn lines_of_a_newer_toft_stay_on_the_branch_through_every_sync() {
-    let (home, clones) = Home::with(|home| team(home, 2));
+    let (home, clones) = Home::with(team);
     let id = add(&home, &clones[0], &["One"]);
     home.toft(&clones[0], &["sync"]).ok();
     home.toft(&clones[1], &["sync"]).ok();
@@ -285,7 +263,7 @@ open(path, 'wb').write(data)
 
 #[test]
 fn no_merge_makes_a_line_that_cannot_be_read() {
-    let (home, clones) = Home::with(|home| team(home, 2));
+    let (home, clones) = Home::with(team);
     let id = add(&home, &clones[0], &["Hot issue"]);
     home.toft(&clones[0], &["sync"]).ok();
     home.toft(&clones[1], &["sync"]).ok();
@@ -335,7 +313,7 @@ fn a_hot_issue_grows_its_file_by_what_is_said() {
 
 #[test]
 fn a_clock_that_is_far_ahead_spoils_nothing_else() {
-    let (home, clones) = Home::with(|home| team(home, 2));
+    let (home, clones) = Home::with(team);
     let id = add(&home, &clones[0], &["Ordinary", "-d", "zzz first"]);
     home.toft(&clones[0], &["sync"]).ok();
     home.toft(&clones[1], &["sync"]).ok();
@@ -375,7 +353,7 @@ fn a_clock_that_is_far_ahead_spoils_nothing_else() {
 
 #[test]
 fn what_is_archived_in_one_clone_is_archived_in_every_other_and_stays() {
-    let (home, clones) = Home::with(|home| team(home, 2));
+    let (home, clones) = Home::with(team);
     for n in 0..3 {
         let id = add(&home, &clones[0], &[&format!("t{n}")]);
         home.toft(&clones[0], &["close", &id, "-m", "ok"]).ok();
@@ -387,7 +365,7 @@ fn what_is_archived_in_one_clone_is_archived_in_every_other_and_stays() {
     assert_eq!(hot(&clones[0]), 0, "a sync does not bring them back");
     home.toft(&clones[1], &["sync"]).ok();
     assert_eq!(hot(&clones[1]), 0);
-    let commits = || home.run(home.path(), "git", &["-C", "shared.git", "rev-list", "--count", "toft-ledger"]);
+    let commits = || home.run(home.path(), "git", &["-C", "remote.git", "rev-list", "--count", "toft-ledger"]);
     let before = commits();
     for _ in 0..3 {
         home.toft(&clones[0], &["sync"]).ok();

@@ -3,25 +3,7 @@
 #![cfg(unix)]
 
 use toft_stories::prelude::*;
-
-/// A bare repository, and clones of it with a store.
-fn cloned(home: &Home, names: &[&str]) -> (PathBuf, Vec<PathBuf>) {
-    let remote = Vcs::Git.remote(home, "remote.git");
-    let first = home.git("first");
-    home.run(&first, "git", &["push", "-q", remote.to_str().unwrap(), "main"]);
-    let clone = |name: &&str| {
-        home.run(home.path(), "git", &["clone", "-q", remote.to_str().unwrap(), name]);
-        let dir = home.path().join(name);
-        home.toft(&dir, &["init"]).ok();
-        dir
-    };
-    let clones = names.iter().map(clone).collect();
-    (remote, clones)
-}
-
-fn branch(home: &Home, repo: &Path) -> Value {
-    synced(home, repo, &["branch"]).remove("branch").unwrap()
-}
+use toft_stories::share::branch;
 
 /// Changes what the remote's ledger says, by hand.
 fn by_hand(home: &Home, remote: &Path, change: impl Fn(Vec<u8>) -> Vec<u8>) {
@@ -181,7 +163,7 @@ fn what_is_written_while_a_sync_sends_goes_with_the_next() {
     fs::write(&hook, "#!/bin/sh\nsleep 1\n").unwrap();
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
     add(&home, a, &["One"]);
-    let mut sync = home.command(a, toft_stories::toft_bin(), &["sync"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut sync = home.start(a, &["sync"]);
     thread::sleep(Duration::from_millis(500));
     let late = add(&home, a, &["Two"]);
     assert!(sync.wait().unwrap().success());
@@ -293,12 +275,7 @@ fn plans_for_several_projects_share_a_repository() {
     // Both at once wait for each other.
     add(&home, &here[0], &["Red again"]);
     add(&home, &here[1], &["Blue again"]);
-    let running: Vec<_> = here
-        .iter()
-        .map(|repo| {
-            home.command(repo, toft_stories::toft_bin(), &["sync", "planning"]).stdout(Stdio::null()).spawn().unwrap()
-        })
-        .collect();
+    let running: Vec<_> = here.iter().map(|repo| home.start(repo, &["sync", "planning"])).collect();
     for mut child in running {
         assert!(child.wait().unwrap().success());
     }

@@ -84,11 +84,11 @@ fn what_is_said_is_kept_with_its_time_and_without_secrets() {
 #[test]
 fn a_command_that_cannot_be_started_costs_the_task_nothing() {
     let (home, repo) = started(&["One"]);
-    let said = home.toft(&repo, &["run", "--until-idle", "--", "no-such-agent"]).fails(2);
-    assert!(said.contains("program `no-such-agent` was not found"), "{said}");
+    home.toft(&repo, &["run", "--until-idle", "--", "no-such-agent"])
+        .refuses(2, "program `no-such-agent` was not found");
     for missing in ["./missing", "/no/such/agent"] {
-        let said = home.toft(&repo, &["run", "--until-idle", "--", missing]).fails(2);
-        assert!(said.contains(&format!("program `{missing}` was not found")), "{said}");
+        home.toft(&repo, &["run", "--until-idle", "--", missing])
+            .refuses(2, format!("program `{missing}` was not found"));
     }
     // It is there, and cannot be started.
     fs::write(repo.join("text"), "no program\n").unwrap();
@@ -108,10 +108,8 @@ fn a_command_that_cannot_be_started_costs_the_task_nothing() {
 #[test]
 fn a_recipe_of_ones_own_replaces_the_built_in_one() {
     let (home, repo) = started(&["One"]);
-    let config = home.path().join("home/.config/toft");
-    fs::create_dir_all(&config).unwrap();
     let own = "[run.agents.claude]\ncommand = [\"sh\", \"-c\", \"git commit -q --allow-empty -m own; echo '{\\\"result\\\":\\\"my own words\\\",\\\"total_cost_usd\\\":0.5}'\"]\n";
-    fs::write(config.join("config.toml"), own).unwrap();
+    home.configure(own);
     home.toft(&repo, &["run", "--agent", "claude", "--once"]).says("my own words");
     let tree = repo.join(".toft");
     fs::create_dir_all(&tree).unwrap();
@@ -205,8 +203,7 @@ fn what_is_given_back_again_and_again_fails_and_asks_a_person() {
         let needs = data(&home, &repo, &["status"])["needs_you"].clone();
         assert!(needs[0]["text"].as_str().unwrap().contains("released 3 times"), "{script}: {ended:?} {needs}");
         assert_eq!(issue(&home, &repo)["status"], "open");
-        let again = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]).ok();
-        assert!(again.contains("No tasks ran"), "{script}: {again}");
+        home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]).says("No tasks ran");
     }
 }
 

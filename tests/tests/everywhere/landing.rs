@@ -120,8 +120,8 @@ fn a_red_target_stops_the_queue_and_blames_nobody() {
     yard.write("ports/one", "1\n");
     yard.commit("break it");
     let id = yard.finish("first", "echo one > one.txt", "false");
-    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
-    assert!(said.contains("before the target itself is mended") && said.contains("two services use port 1"), "{said}");
+    let said = yard.home.toft(&yard.repo, &["land"]);
+    said.refuses_all(1, &["before the target itself is mended", "two services use port 1"]);
     assert_eq!((yard.status(&id), yard.landed().len()), ("in_progress".into(), 0));
     yard.write("ports/one", "2\n");
     yard.commit("mend it");
@@ -158,8 +158,7 @@ fn what_was_sent_back_twice_for_the_same_reason_asks_a_person() {
     let yard = Yard::new(CHECKED);
     let id = yard.issue("first", "echo 1 > ports/one", "git merge -q --no-edit $newest; echo again > again.txt");
     yard.run(&["--land"]);
-    let status = yard.home.toft(&yard.repo, &["status"]).ok();
-    assert!(status.contains("sent back twice") && status.contains("toft answer"), "{status}");
+    yard.home.toft(&yard.repo, &["status"]).says_all(&["sent back twice", "toft answer"]);
     // An answer lets an agent try again; work that is as it was is not taken.
     fs::write(yard.home.path().join("home/agents/first.again"), "echo 2 > ports/one").unwrap();
     yard.home.toft(&yard.repo, &["answer", &id, "use another port"]).ok();
@@ -237,16 +236,14 @@ fn work_is_verified_before_it_is_done() {
 
     // By hand it is verified by the command that finishes.
     let id = add(&yard.home, &yard.repo, &["by hand"]);
-    let claimed = yard.home.toft(&yard.repo, &["claim", &id, "--ws", "--json"]).data();
-    let dir = PathBuf::from(claimed["workspace"]["path"].as_str().unwrap_or_else(|| panic!("{claimed}")));
+    let dir = yard.home.claim_workspace(&yard.repo, &[&id]);
     fs::write(dir.join("ports/hand"), "3\n").unwrap();
     let commit = |text: &str| {
-        yard.home.run(&dir, "git", &["add", "-A"]);
-        yard.home.run(&dir, "git", &["commit", "-q", "-m", text]);
+        commit_all(&yard.home, &dir, text);
     };
     commit("by hand");
-    let said = yard.home.toft(&dir, &["finish", &id, "-m", "x", "--evidence", "HEAD"]).fails(1);
-    assert!(said.contains("not verified") && said.contains("two services use port 3"), "{said}");
+    let said = yard.home.toft(&dir, &["finish", &id, "-m", "x", "--evidence", "HEAD"]);
+    said.refuses_all(1, &["not verified", "two services use port 3"]);
     fs::write(dir.join("ports/hand"), "4\n").unwrap();
     commit("mended");
     yard.home.toft(&dir, &["finish", &id, "-m", "x", "--evidence", "HEAD"]).ok();
@@ -258,8 +255,7 @@ fn commands_of_a_repository_run_only_when_they_are_trusted() {
     yard.write(".toft/config.toml", "[land]\ncheck = [\"touch $HOME/ran\"]\n");
     yard.commit("configure");
     yard.finish("first", "echo one > one.txt", "false");
-    let said = yard.home.toft(&yard.repo, &["land"]).fails(4);
-    assert!(said.contains("nobody here trusted") && said.contains("toft trust"), "{said}");
+    yard.home.toft(&yard.repo, &["land"]).refuses_all(4, &["nobody here trusted", "toft trust"]);
     assert!(!yard.home.path().join("home/ran").exists());
     yard.home.toft(&yard.repo, &["trust", "--yes"]).ok();
     yard.land();
@@ -319,14 +315,12 @@ fn what_has_landed_is_taken_back_by_another_landing() {
         assert_eq!(yard.git(&["log", "--merges", "--format=%h", "main"]).is_empty(), how != "merge", "{how}");
         let subjects = yard.git(&["log", "--format=%s", "main"]);
         assert_eq!(subjects.lines().any(|subject| subject == "a"), how != "squash", "{how}: {subjects}");
-        let undone = yard.home.toft(&yard.repo, &["undo"]).fails(5);
-        assert!(undone.contains("toft land revert"), "{how}: {undone}");
+        yard.home.toft(&yard.repo, &["undo"]).refuses(5, "toft land revert");
         let reverted = yard.home.toft(&yard.repo, &["land", "revert", &id, "--json"]).data();
         assert_eq!((reverted["landed"].as_array().unwrap().len(), reverted["checks"].as_u64()), (1, Some(1)), "{how}");
         assert!(!yard.repo.join("ports/one").exists() && !yard.repo.join("a").exists(), "{how}");
         assert!(yard.repo.join("two.txt").exists(), "{how}");
-        let again = yard.home.toft(&yard.repo, &["land", "revert", &id]).fails(5);
-        assert!(again.contains("nothing to take back"), "{how}: {again}");
+        yard.home.toft(&yard.repo, &["land", "revert", &id]).refuses(5, "nothing to take back");
         // The next attempt begins where the target is now: what was taken back would not come from the old commits.
         yard.home.toft(&yard.repo, &["reopen", &id]).ok();
         yard.home.toft(&yard.repo, &["--as", "bo", "claim", &id, "--ws"]).ok();

@@ -7,7 +7,7 @@ use toft_stories::models::{Model, Step};
 use toft_stories::prelude::*;
 
 /// Runners, one of each client. Whatever becomes of the story, they end.
-struct Runners(Vec<Child>);
+struct Runners(Vec<ChildGuard>);
 
 impl Runners {
     fn start(home: &Home, repos: &[PathBuf; 2], slots: usize) -> Self {
@@ -31,22 +31,14 @@ impl Runners {
             ];
             let out = fs::File::options().create(true).append(true).open(home.path().join(&name)).unwrap();
             let err = out.try_clone().unwrap();
-            home.command(home.path(), toft_bin(), &args).stdin(Stdio::null()).stdout(out).stderr(err).spawn().unwrap()
+            let mut command = home.command(home.path(), toft_bin(), &args);
+            ChildGuard(command.stdout(out).stderr(err).spawn().unwrap())
         };
         Self(CLIENTS.iter().enumerate().map(one).collect())
     }
 
     fn running(&mut self) -> usize {
         self.0.iter_mut().filter_map(|child| child.try_wait().unwrap().is_none().then_some(())).count()
-    }
-}
-
-impl Drop for Runners {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 

@@ -235,8 +235,7 @@ fn the_image_serves_as_the_guide_says_and_stops_by_itself() {
     let ended = podman.run(&["inspect", "toft-serve", "--format", "{{.State.Status}} {{.State.ExitCode}}"]);
     assert_eq!(ended.trim(), "exited 0");
     typed(replace);
-    let status = user.toft(&repo, &["status"]).ok();
-    assert!(status.contains("Greet in French  ana"), "{status}");
+    user.toft(&repo, &["status"]).says("Greet in French  ana");
     // Without a certificate it does not serve other machines.
     let bare = limited(home, &src, 60, "podman", &["run", "--rm", "--network", "none", name]);
     assert!(!bare.status.success() && String::from_utf8_lossy(&bare.stderr).contains("/run/toft/tls.crt"), "{bare:?}");

@@ -78,8 +78,7 @@ fn work_that_was_sent_back_goes_on_at_another_machine() {
     let writes = "cat > /dev/null; echo far > file; git add -A; git commit -q -m far";
     far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", writes]).ok();
     fs::write(here.join("file"), "ana\n").unwrap();
-    ana.home.run(&here, "git", &["add", "-A"]);
-    ana.home.run(&here, "git", &["commit", "-q", "-m", "ana"]);
+    commit_all(&ana.home, &here, "ana");
     ana.home.run(&here, "git", &["push", "-q", "origin", "main"]);
     ana.home.toft(&here, &["land"]).says("1 sent back");
     drop(far);
@@ -108,13 +107,7 @@ fn the_log_of_an_agent_is_read_on_another_machine_while_it_works_and_later() {
     let mut runs =
         far.home.command(&there, toft_stories::toft_bin(), &["run", "--until-idle", "--", "sh", "-c", &talks]);
     let mut runner = runs.stdout(std::process::Stdio::null()).spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(40);
-    let mut said = String::new();
-    while !said.contains("first words") && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(200));
-        said = ana.home.toft(&here, &["logs"]).out;
-    }
-    assert!(said.contains("first words"), "{said}");
+    until(40, "its first words are read", || ana.home.toft(&here, &["logs"]).out.contains("first words"));
     fs::write(&go, "").unwrap();
     assert!(runner.wait().unwrap().success());
     drop(far);
@@ -173,7 +166,7 @@ fn commits_stay_where_they_are_if_the_user_wants_it() {
 
 /// A server that speaks S3, with one bucket.
 struct S3 {
-    child: std::process::Child,
+    _child: ChildGuard,
     endpoint: String,
 }
 
@@ -190,15 +183,7 @@ impl S3 {
         let mut command = home.command(home.path(), program, &args);
         let child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
         until(30, "S3 is not served", || std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
-        Some(Self { child, endpoint: format!("http://127.0.0.1:{port}") })
-    }
-}
-
-impl Drop for S3 {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Some(Self { _child: ChildGuard(child), endpoint: format!("http://127.0.0.1:{port}") })
     }
 }
 

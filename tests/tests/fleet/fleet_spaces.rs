@@ -3,14 +3,6 @@
 
 use toft_stories::prelude::*;
 
-fn cluster() -> Option<Cluster> {
-    if toft_cluster::available() {
-        return Some(Cluster::start());
-    }
-    assert!(std::env::var_os("TOFT_TEST_ALL").is_none(), "PostgreSQL is not installed");
-    None
-}
-
 fn token_in(home: &Home, store: &str, space: &str, name: &str) -> String {
     let store = format!("{store}?space={space}");
     let args = ["token", "create", name, "--role", "admin", "-q", "--store", &store];
@@ -34,7 +26,7 @@ fn busy(wire: &mut Wire, token: &str, word: &str) -> Vec<String> {
 
 #[test]
 fn a_token_sees_one_space_of_a_server_and_no_verb_reaches_another() {
-    let Some(cluster) = cluster() else { return };
+    let Some(cluster) = postgresql() else { return };
     let home = Home::new();
     let server = FleetServer::start(&home, &cluster.url(), &[]);
     let [red, blue] = ["red", "blue"].map(|space| token_in(&home, &cluster.url(), space, "ana"));
@@ -86,7 +78,7 @@ fn without_echo(said: &Value, asked: &str) -> String {
 
 #[test]
 fn an_address_may_name_the_space_and_a_wrong_one_is_said() {
-    let Some(cluster) = cluster() else { return };
+    let Some(cluster) = postgresql() else { return };
     let mut home = Home::new();
     let server = FleetServer::start(&home, &cluster.url(), &[]);
     let red = token_in(&home, &cluster.url(), "red", "ana");
@@ -103,7 +95,7 @@ fn an_address_may_name_the_space_and_a_wrong_one_is_said() {
 
 #[test]
 fn the_database_hides_other_spaces_from_a_session_should_a_statement_forget_its_own() {
-    let Some(cluster) = cluster() else { return };
+    let Some(cluster) = postgresql() else { return };
     let home = Home::new();
     let server = FleetServer::start(&home, &cluster.url(), &[]);
     let [red, blue] = ["red", "blue"].map(|space| token_in(&home, &cluster.url(), space, "ana"));
@@ -147,7 +139,7 @@ fn another_version_of_the_protocol_is_refused_and_additions_are_not() {
 
 #[test]
 fn a_server_for_one_space_knows_its_name_and_no_other_token() {
-    let Some(cluster) = cluster() else { return };
+    let Some(cluster) = postgresql() else { return };
     let home = Home::new();
     let [red, blue] = ["red", "blue"].map(|space| token_in(&home, &cluster.url(), space, "ana"));
     let server = FleetServer::start(&home, &format!("{}?space=red", cluster.url()), &[]);
@@ -159,7 +151,7 @@ fn a_server_for_one_space_knows_its_name_and_no_other_token() {
 
 #[test]
 fn tokens_stay_with_their_space_when_a_backup_is_restored() {
-    let Some(cluster) = cluster() else { return };
+    let Some(cluster) = postgresql() else { return };
     let home = Home::new();
     let [red, gone] = ["ana", "eve"].map(|name| token_in(&home, &cluster.url(), "red", name));
     let store = format!("{}?space=red", cluster.url());

@@ -11,12 +11,7 @@ fn sixty_four_processes_of_one_user_claim_one_task_and_one_wins_each_round() {
     for round in 0..rounds {
         let made = home.toft(&repo, &["flow", "new", &format!("round {round}"), "--json"]).data();
         let task = made["tasks"][0]["id"].as_str().unwrap().to_owned();
-        let claims: Vec<_> = (0..64)
-            .map(|_| {
-                let mut claim = home.command(&repo, toft_bin(), &["claim", &task]);
-                claim.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-            })
-            .collect();
+        let claims: Vec<_> = (0..64).map(|_| home.start(&repo, &["claim", &task])).collect();
         let codes: Vec<_> = claims.into_iter().map(|mut claim| claim.wait().unwrap().code()).collect();
         let winners = codes.iter().filter(|code| **code == Some(0)).count();
         let refused = codes.iter().filter(|code| **code == Some(5)).count();

@@ -1,5 +1,6 @@
 //! Ways in which work was lost once, or nearly: each is told here so that it does not happen again.
 
+use toft_stories::kept::create;
 use toft_stories::prelude::*;
 
 fn project(home: &Home) -> PathBuf {
@@ -11,12 +12,6 @@ fn project(home: &Home) -> PathBuf {
     fs::write(repo.join(".gitignore"), "ig/\n.env\nnode_modules/\n").unwrap();
     commit_all(home, &repo, "files");
     repo
-}
-
-fn plot(home: &Home, repo: &Path, args: &[&str]) -> PathBuf {
-    let mut all = vec!["ws", "create", "-q", "--name"];
-    all.extend(args);
-    PathBuf::from(home.toft(repo, &all).ok().trim())
 }
 
 fn commit(home: &Home, dir: &Path, file: &str) -> String {
@@ -41,7 +36,7 @@ fn keeps(home: &Home, repo: &Path, commit: &str) {
 fn a_branch_is_not_its_own_landing_and_a_users_branch_is_not_ours() {
     let (home, repo) = Home::with(project);
     home.run(&repo, "git", &["branch", "feature"]);
-    let plot = plot(&home, &repo, &["feature", "--base", "feature"]);
+    let plot = create(&home, &repo, "feature", &["--base", "feature"]);
     let work = commit(&home, &plot, "work");
     home.toft(&repo, &["ws", "rm", "feature"]).fails(5);
     home.toft(&repo, &["ws", "gc", "--older-than", "0s"]).ok();
@@ -59,19 +54,15 @@ fn a_branch_is_not_its_own_landing_and_a_users_branch_is_not_ours() {
 #[test]
 fn gc_leaves_what_is_being_made_and_a_second_request_waits_for_the_first() {
     let (home, repo) = Home::with(project);
-    let config = home.path().join("home/.config/toft");
-    fs::create_dir_all(&config).unwrap();
     let go = home.path().join("go");
     let wait = format!("while [ ! -e {} ]; do sleep 0.05; done", go.display());
-    fs::write(config.join("config.toml"), format!("[workspaces.setup]\nrun = [\"{wait}\"]\n")).unwrap();
+    home.configure(format!("[workspaces.setup]\nrun = [\"{wait}\"]\n"));
     let being_made = |count: usize| {
         let making = || {
             let rows = home.toft(&repo, &["ws", "list", "--json"]).data();
             rows.as_array().unwrap().iter().filter(|row| row["state"] == "provisioning").count()
         };
-        while making() < count {
-            thread::sleep(Duration::from_millis(20));
-        }
+        until(60, "it is being made", || making() >= count);
     };
     let start = |args: &[&str]| home.command(&repo, toft_bin(), args).stdout(Stdio::piped()).spawn().unwrap();
     let first = start(&["ws", "create", "--name", "live", "-q"]);
@@ -96,17 +87,12 @@ fn gc_leaves_what_is_being_made_and_a_second_request_waits_for_the_first() {
 
 #[test]
 fn a_layer_is_mounted_once_however_many_ask_and_mounts_inside_are_not_reached_through() {
-    if !may_mount() {
-        return;
-    }
     let (home, repo) = Home::with(project);
-    let _unmount = Unmount(&home);
+    let Some(_unmount) = Unmount::where_possible(&home) else { return };
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"always\"\n").unwrap();
-    let x = plot(&home, &repo, &["x"]);
+    let x = create(&home, &repo, "x", &[]);
     home.run(home.path(), "umount", &[x.to_str().unwrap()]);
-    let asking: Vec<_> = (0..8)
-        .map(|_| home.command(&repo, toft_bin(), &["ws", "path", "x"]).stdout(Stdio::null()).spawn().unwrap())
-        .collect();
+    let asking: Vec<_> = (0..8).map(|_| home.start(&repo, &["ws", "path", "x"])).collect();
     for mut one in asking {
         assert!(one.wait().unwrap().success());
     }
@@ -120,7 +106,7 @@ fn a_layer_is_mounted_once_however_many_ask_and_mounts_inside_are_not_reached_th
     assert_eq!(fs::read_to_string(kept.join("stray")).unwrap(), "stray\n");
     // A directory of somebody else's, mounted inside.
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"never\"\n").unwrap();
-    let y = plot(&home, &repo, &["y"]);
+    let y = create(&home, &repo, "y", &[]);
     let outside = home.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("t"), "theirs\n").unwrap();
@@ -133,14 +119,14 @@ fn a_layer_is_mounted_once_however_many_ask_and_mounts_inside_are_not_reached_th
 #[test]
 fn what_is_in_its_place_now_is_not_taken_for_the_workspace() {
     let (home, repo) = Home::with(project);
-    let x = plot(&home, &repo, &["x"]);
+    let x = create(&home, &repo, "x", &[]);
     fs::remove_dir_all(&x).unwrap();
     home.run(home.path(), "git", &["clone", "-q", repo.to_str().unwrap(), x.to_str().unwrap()]);
     commit(&home, &x, "theirs");
     home.toft(&repo, &["ws", "rm", "x", "--rescue"]).fails(5);
     assert!(x.join("theirs").is_file());
     // A clone that says its files are elsewhere.
-    let c = plot(&home, &repo, &["c", "--clone"]);
+    let c = create(&home, &repo, "c", &["--clone"]);
     let elsewhere = home.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     home.run(&c, "git", &["config", "core.worktree", elsewhere.to_str().unwrap()]);
@@ -153,19 +139,19 @@ fn what_is_in_its_place_now_is_not_taken_for_the_workspace() {
 fn commits_that_hardly_anything_knows_are_put_away() {
     let (home, repo) = Home::with(project);
     // Of a checkout's own refs, of a branch without a commit, stashed by a rebase in the middle.
-    let x = plot(&home, &repo, &["x"]);
+    let x = create(&home, &repo, "x", &[]);
     home.run(&x, "git", &["checkout", "-q", "--detach"]);
     let kept = commit(&home, &x, "kept");
     home.run(&x, "git", &["update-ref", "refs/worktree/keep", "HEAD"]);
     home.run(&x, "git", &["switch", "-q", "x"]);
     home.toft(&repo, &["ws", "rm", "x"]).ok();
     keeps(&home, &repo, &kept);
-    let y = plot(&home, &repo, &["y"]);
+    let y = create(&home, &repo, "y", &[]);
     home.run(&y, "git", &["checkout", "-q", "--detach"]);
     commit(&home, &y, "left");
     home.run(&y, "git", &["switch", "-q", "--orphan", "new"]);
     home.toft(&repo, &["ws", "rm", "y", "--rescue"]).fails(5);
-    let z = plot(&home, &repo, &["z"]);
+    let z = create(&home, &repo, "z", &[]);
     fs::write(z.join("a"), "theirs\n").unwrap();
     home.run(&z, "git", &["commit", "-q", "-a", "-m", "theirs"]);
     fs::write(repo.join("a"), "ours\n").unwrap();
@@ -183,7 +169,7 @@ fn commits_that_hardly_anything_knows_are_put_away() {
 #[test]
 fn odd_files_come_back_or_keep_their_workspace() {
     let (home, repo) = Home::with(project);
-    let x = plot(&home, &repo, &["x"]);
+    let x = create(&home, &repo, "x", &[]);
     // A tracked directory that became a link to elsewhere, whose files have odd permissions.
     let big = home.path().join("big");
     fs::rename(x.join("d"), &big).unwrap();
@@ -197,11 +183,11 @@ fn odd_files_come_back_or_keep_their_workspace() {
     home.toft(&repo, &["ws", "rm", "x", "--rescue"]).ok();
     home.toft(&repo, &["ws", "restore", "x"]).ok();
     assert_eq!(whole(&home, &x).differences(&before), Vec::<String>::new());
-    let y = plot(&home, &repo, &["y"]);
+    let y = create(&home, &repo, "y", &[]);
     fs::remove_file(y.join("a")).unwrap();
     home.run(&y, "mkfifo", &["a"]);
     home.toft(&repo, &["ws", "rm", "y", "--rescue"]).refuses(5, "neither a file nor a link");
-    let z = plot(&home, &repo, &["z"]);
+    let z = create(&home, &repo, "z", &[]);
     home.run(&z, "git", &["init", "-q", "--bare", "ig/b.git"]);
     home.toft(&repo, &["ws", "rm", "z", "--rescue"]).ok();
     home.toft(&repo, &["ws", "restore", "z"]).ok();
@@ -227,7 +213,7 @@ fn setting_up_writes_through_no_link_and_its_own_links_are_no_work() {
     fs::rename(home.path().join("p"), repo.join("p")).unwrap();
     home.toft(&repo, &["ws", "create", "--name", "x", "--base", "evil"]).says("behind a link");
     assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
-    let y = plot(&home, &repo, &["y"]);
+    let y = create(&home, &repo, "y", &[]);
     assert!(y.join("node_modules").is_dir() && y.join("p/evil").is_file());
     fs::remove_dir_all(y.join("p")).unwrap();
     home.toft(&repo, &["ws", "rm", "y"]).ok();
@@ -257,7 +243,7 @@ fn a_home_behind_a_link_is_one_place() {
 #[test]
 fn what_was_put_away_is_known_before_it_is_deleted() {
     let (home, repo) = Home::with(project);
-    let x = plot(&home, &repo, &["x"]);
+    let x = create(&home, &repo, "x", &[]);
     for version in ["v1\n", "v2\n"] {
         fs::write(x.join("work"), version).unwrap();
         if version == "v1\n" {

@@ -15,8 +15,7 @@ fn text(value: &Value) -> String {
 fn at_once(home: &Home, repo: &Path, agents: usize, args: &[&str]) -> usize {
     let start = |n: usize| {
         let name = format!("agent{n}");
-        let mut command = home.command(repo, toft_bin(), &[&["--as", &name], args].concat());
-        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        home.start(repo, &[&["--as", &name], args].concat())
     };
     let children: Vec<Child> = (0..agents).map(start).collect();
     children.into_iter().map(|mut child| child.wait().unwrap()).filter(|status| status.success()).count()
@@ -220,17 +219,10 @@ fn a_full_disk_loses_no_issue_and_with_space_again_the_ledger_is_shared() {
     }
 }
 
-// ---- Rules of workflows
-
 // ---- Races on a server
 
 fn on_server() -> Option<(Cluster, Home, PathBuf)> {
-    let missing = !toft_cluster::available();
-    assert!(!(missing && std::env::var_os("TOFT_TEST_ALL").is_some()), "PostgreSQL is not installed");
-    if missing {
-        return None;
-    }
-    let cluster = Cluster::start();
+    let cluster = postgresql()?;
     let mut home = Home::new();
     home.behind_a_server(Some(&new_store_on(&cluster.url())));
     let repo = home.repo("api");

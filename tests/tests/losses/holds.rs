@@ -14,12 +14,7 @@ fn opened(home: &Home, repo: &Path, args: &[&str]) -> (usize, Said) {
     let bin = toft_bin();
     let words = ["-f", "-o", log.to_str().unwrap(), "-e", "trace=openat,open", bin.to_str().unwrap()];
     let output = home.command(repo, "strace", &[&words, args].concat()).output().unwrap();
-    let said = Said {
-        args: Vec::new(),
-        code: output.status.code().unwrap_or(-1),
-        out: String::from_utf8_lossy(&output.stdout).into_owned(),
-        err: String::from_utf8_lossy(&output.stderr).into_owned(),
-    };
+    let said = Said::from(args, &output);
     (fs::read_to_string(log).unwrap().lines().count(), said)
 }
 

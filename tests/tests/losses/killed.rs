@@ -180,8 +180,7 @@ fn every_byte_is_there_or_was_named_though_tidying_up_is_killed() {
             1 if dice.one_in(2) => (&plot.repo, vec!["ws", "restore", &plot.name, "-q"]),
             _ => (&repo, vec!["ws", "gc", "--older-than", "0s", "-q"]),
         };
-        let mut beside = home.command(dir, toft_bin(), &args);
-        let mut beside = beside.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut beside = home.start(dir, &args);
         thread::sleep(Duration::from_millis(5 + dice.below(150)));
         killed += usize::from(beside.try_wait().unwrap().is_none());
         beside.kill().unwrap();

@@ -208,7 +208,7 @@ fn no_byte_is_lost_though_tidying_up_is_killed_anywhere() {
     let mut killed = 0;
     for _ in 0..kills {
         let args = ["ws", "gc", "--older-than", "0s", "-q"];
-        let mut tidying = home.command(&repo, toft_stories::toft_bin(), &args).stdout(Stdio::null()).spawn().unwrap();
+        let mut tidying = home.start(&repo, &args);
         thread::sleep(Duration::from_millis(5 + dice.below(250)));
         killed += usize::from(tidying.try_wait().unwrap().is_none());
         tidying.kill().unwrap();
@@ -275,7 +275,7 @@ fn one_whose_making_was_killed_is_made_again() {
         if dice.one_in(5) {
             args.push("--clone");
         }
-        let mut making = home.command(&repo, toft_stories::toft_bin(), &args).stdout(Stdio::null()).spawn().unwrap();
+        let mut making = home.start(&repo, &args);
         thread::sleep(Duration::from_millis(dice.below(40)));
         let done = making.try_wait().unwrap().is_some();
         making.kill().unwrap();
@@ -302,7 +302,7 @@ fn the_very_first_whose_making_was_killed_is_made_again() {
         let home = Home::new();
         let repo = project(&home);
         let args = ["ws", "create", "--name", "first", "-q"];
-        let mut making = home.command(&repo, toft_stories::toft_bin(), &args).stdout(Stdio::null()).spawn().unwrap();
+        let mut making = home.start(&repo, &args);
         thread::sleep(Duration::from_millis(n % 12));
         making.kill().unwrap();
         making.wait().unwrap();

@@ -1,6 +1,7 @@
 //! A workspace is whole or not handed out: special repositories, overlays that behave, mounts that went, bases that nobody can
 //! change, repositories that were moved.
 
+use toft_stories::kept::create;
 use toft_stories::prelude::*;
 use toft_stories::workspaces::fill;
 
@@ -42,11 +43,6 @@ fn instant(home: &Home) -> PathBuf {
     repo
 }
 
-fn plot(home: &Home, repo: &Path, args: &[&str]) -> PathBuf {
-    let said = home.toft(repo, &[&["ws", "create", "-q", "--name"], args].concat()).ok();
-    PathBuf::from(said.trim())
-}
-
 fn mounts_at(path: &Path) -> usize {
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     mounts.lines().filter(|line| line.split(' ').nth(1) == path.to_str()).count()
@@ -61,14 +57,13 @@ fn a_clone_of_a_shallow_repository_is_whole() {
     let (home, from) = Home::with(origin);
     let repo = cloned(&home, &from, "shallow", "--depth=1");
     home.toft(&repo, &["add", "A task"]).ok();
-    let given = home.toft(&repo, &["claim", "--ws", "--clone", "--json"]).data()["workspace"].clone();
-    let path = PathBuf::from(given["path"].as_str().unwrap());
+    let path = home.claim_workspace(&repo, &["--clone"]);
     assert_eq!(fs::read_to_string(path.join("a.txt")).unwrap(), "2\n");
     assert_eq!(git(&home, &path, &["status", "--porcelain"]), "");
     assert_eq!(git(&home, &path, &["rev-parse", "HEAD"]), git(&home, &repo, &["rev-parse", "HEAD"]));
     git(&home, &path, &["fsck", "--connectivity-only"]);
     // Everything that holds for a clone holds for this one.
-    let c = plot(&home, &repo, &["c", "--clone"]);
+    let c = create(&home, &repo, "c", &["--clone"]);
     fs::write(c.join("y"), "y\n").unwrap();
     git(&home, &c, &["add", "."]);
     git(&home, &c, &["commit", "-q", "-m", "more"]);
@@ -83,7 +78,7 @@ fn a_clone_of_a_shallow_repository_is_whole() {
 fn what_a_partial_clone_lacks_is_refused_with_the_command_that_gets_it() {
     let (home, from) = Home::with(origin);
     let repo = cloned(&home, &from, "partial", "--filter=blob:none");
-    let w = plot(&home, &repo, &["w"]);
+    let w = create(&home, &repo, "w", &[]);
     assert_eq!(git(&home, &w, &["status", "--porcelain"]), "", "what is there is enough for this one");
     let next = format!("git -C {} fetch --refetch --no-filter", repo.display());
     for args in [&["old", "--base", "origin/main~2"] as &[&str], &["c", "--clone"]] {
@@ -93,9 +88,9 @@ fn what_a_partial_clone_lacks_is_refused_with_the_command_that_gets_it() {
         assert!(!w.with_file_name(name).exists(), "nothing is left of {name}");
     }
     home.run(&repo, "git", &["fetch", "-q", "--refetch", "--no-filter"]);
-    let old = plot(&home, &repo, &["old", "--base", "origin/main~2"]);
+    let old = create(&home, &repo, "old", &["--base", "origin/main~2"]);
     assert_eq!(fs::read_to_string(old.join("a.txt")).unwrap(), "0\n");
-    let c = plot(&home, &repo, &["c", "--clone"]);
+    let c = create(&home, &repo, "c", &["--clone"]);
     assert_eq!(fs::read_to_string(c.join("a.txt")).unwrap(), "2\n");
     git(&home, &c, &["fsck", "--connectivity-only"]);
 }
@@ -157,7 +152,7 @@ fn doctor_says_how_workspaces_are_made_and_why() {
         let said = home.toft(repo, &["doctor"]).out;
         said.lines().find(|line| line.contains("  workspaces  ")).unwrap().to_owned()
     };
-    plot(&home, &repo, &["w"]);
+    create(&home, &repo, "w", &[]);
     assert!(row(&repo).contains("created as plain checkouts: this one is small or sparse"), "{}", row(&repo));
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces]\ninstant = \"never\"\n").unwrap();
     assert!(row(&repo).contains("workspaces.instant is \"never\""), "{}", row(&repo));
@@ -169,12 +164,9 @@ fn doctor_says_how_workspaces_are_made_and_why() {
 
 #[test]
 fn an_overlay_does_what_programs_expect_of_a_directory() {
-    if !may_mount() {
-        return;
-    }
     let (home, repo) = Home::with(instant);
-    let _unmount = Unmount(&home);
-    let w = plot(&home, &repo, &["w"]);
+    let Some(_unmount) = Unmount::where_possible(&home) else { return };
+    let w = create(&home, &repo, "w", &[]);
     let script = r#"
 import os, fcntl, mmap, sqlite3, tempfile
 os.rename("src", "moved"); assert len(os.listdir("moved/d0")) == 30
@@ -226,14 +218,11 @@ fn daemon(id: &str) -> Option<u32> {
 
 #[test]
 fn a_workspace_whose_daemon_was_killed_is_taken_down_and_mounted_again() {
-    if !may_mount() {
-        return;
-    }
     let (home, repo) = Home::with(instant);
-    let _unmount = Unmount(&home);
+    let Some(_unmount) = Unmount::where_possible(&home) else { return };
     for look in ["list", "path", "rm", "gc", "rescue"] {
         // As for a user who may not mount, when a crash came before the implementation was recorded.
-        let w = plot(&home, &repo, &[look]);
+        let w = create(&home, &repo, look, &[]);
         let id = home.toft(&repo, &["ws", "list", look, "--json"]).data()["id"].as_str().unwrap().to_owned();
         let layers = w.with_file_name(".layers").join(&id);
         let base = fs::read_dir(w.with_file_name(".bases")).unwrap().flatten().find(|entry| entry.path().is_dir());
@@ -252,11 +241,7 @@ fn a_workspace_whose_daemon_was_killed_is_taken_down_and_mounted_again() {
         git(&home, &w, &["add", "src"]);
         let pid = daemon(&id).unwrap();
         home.run(home.path(), "kill", &["-9", &pid.to_string()]);
-        let until = Instant::now() + Duration::from_secs(5);
-        while fs::metadata(&w).is_ok() && Instant::now() < until {
-            thread::sleep(Duration::from_millis(10));
-        }
-        assert!(fs::metadata(&w).is_err(), "it is dead now");
+        until(5, "it is dead", || fs::metadata(&w).is_err());
         match look {
             "list" => {
                 home.toft(&repo, &["ws", "list"]).says("1 staged, 1 untracked");
@@ -278,12 +263,9 @@ fn a_workspace_whose_daemon_was_killed_is_taken_down_and_mounted_again() {
 
 #[test]
 fn after_a_restart_the_next_look_mounts_a_workspace_and_keeps_what_was_written_meanwhile() {
-    if !may_mount() {
-        return;
-    }
     let (home, repo) = Home::with(instant);
-    let _unmount = Unmount(&home);
-    let w = plot(&home, &repo, &["w"]);
+    let Some(_unmount) = Unmount::where_possible(&home) else { return };
+    let w = create(&home, &repo, "w", &[]);
     fs::write(w.join("work"), "work\n").unwrap();
     fs::write(w.join(".env"), "S\n").unwrap();
     fs::write(w.join("src/d0/f1.txt"), "staged\n").unwrap();
@@ -313,12 +295,9 @@ fn after_a_restart_the_next_look_mounts_a_workspace_and_keeps_what_was_written_m
 
 #[test]
 fn a_layer_is_never_mounted_twice() {
-    if !may_mount() {
-        return;
-    }
     let (home, repo) = Home::with(instant);
-    let _unmount = Unmount(&home);
-    let w = plot(&home, &repo, &["w"]);
+    let Some(_unmount) = Unmount::where_possible(&home) else { return };
+    let w = create(&home, &repo, "w", &[]);
     fs::write(w.join("work"), "work\n").unwrap();
     // In a namespace of its own, as a container has one.
     unmount(&home, &w);
@@ -330,11 +309,7 @@ fn a_layer_is_never_mounted_twice() {
     );
     let args = ["-m", "--propagation", "private", "sh", "-c", &script];
     let inside = ChildGuard(home.command(&repo, "unshare", &args).stdout(Stdio::null()).spawn().unwrap());
-    let until = Instant::now() + Duration::from_secs(20);
-    while !home.path().join("ready").exists() && Instant::now() < until {
-        thread::sleep(Duration::from_millis(20));
-    }
-    assert!(home.path().join("ready").exists());
+    until(20, "it is mounted there", || home.path().join("ready").exists());
     let refused = |said: Said| {
         assert!(said.err.contains("not_whole") && said.err.contains("namespace"), "{said:?}");
         assert!(said.err.contains(&inside.0.id().to_string()), "it names the process: {said:?}");
@@ -383,16 +358,12 @@ fn a_layer_is_never_mounted_twice() {
 
 #[test]
 fn what_is_mounted_for_an_agent_outlives_it() {
-    if !may_mount() {
-        println!("skipped: no mounts");
-        return;
-    }
     let mut home = Home::new();
     home.toft_on_path();
     let home = home;
-    let _unmount = Unmount(&home);
+    let Some(_unmount) = Unmount::where_possible(&home) else { return };
     let repo = instant(&home);
-    let w = plot(&home, &repo, &["w"]);
+    let w = create(&home, &repo, "w", &[]);
     fs::write(w.join("work"), "work\n").unwrap();
     unmount(&home, &w);
     // A sandboxed agent may not ask for other workspaces; another agent mounts it for everybody.
@@ -410,13 +381,10 @@ fn what_is_mounted_for_an_agent_outlives_it() {
 
 #[test]
 fn bases_cannot_be_written_and_are_built_again_if_they_were_changed_or_are_gone() {
-    if !may_mount() {
-        return;
-    }
     let (home, repo) = Home::with(instant);
-    let _unmount = Unmount(&home);
-    let one = plot(&home, &repo, &["one"]);
-    let two = plot(&home, &repo, &["two"]);
+    let Some(_unmount) = Unmount::where_possible(&home) else { return };
+    let one = create(&home, &repo, "one", &[]);
+    let two = create(&home, &repo, "two", &[]);
     fs::write(one.join("work"), "work\n").unwrap();
     let base = fs::read_dir(one.with_file_name(".bases")).unwrap().flatten().find(|entry| entry.path().is_dir());
     let base = base.unwrap().path();
@@ -429,7 +397,7 @@ fn bases_cannot_be_written_and_are_built_again_if_they_were_changed_or_are_gone(
     // Somebody who insists.
     unmount(&home, &base.join("tree"));
     fs::write(&file, "evil\n").unwrap();
-    let three = plot(&home, &repo, &["three"]);
+    let three = create(&home, &repo, "three", &[]);
     assert_eq!(git(&home, &three, &["status", "--porcelain"]), "");
     assert!(fs::read_to_string(three.join("src/d0/f1.txt")).unwrap().starts_with("file 1"));
     // What stands on it is well again when it is mounted next.
@@ -459,7 +427,7 @@ fn a_repository_that_was_moved_finds_its_workspaces_again() {
         // The first command after the move is each of these.
         for (m, look) in ["path", "list", "rm", "gc", "rescue"].iter().enumerate() {
             let name = format!("{look}-{mode}");
-            let (w, c) = (plot(&home, &repo, &[&name]), plot(&home, &repo, &[&format!("{name}-c"), "--clone"]));
+            let (w, c) = (create(&home, &repo, &name, &[]), create(&home, &repo, &format!("{name}-c"), &["--clone"]));
             fs::write(w.join("work"), "work\n").unwrap();
             fs::write(c.join("work"), "work\n").unwrap();
             let moved = home.path().join(format!("moved-{n}-{m}"));
@@ -492,8 +460,7 @@ fn a_repository_that_was_moved_finds_its_workspaces_again() {
 fn a_task_goes_on_in_its_workspace_after_the_repository_was_moved() {
     let (home, repo) = Home::with_repository("api");
     home.toft(&repo, &["add", "Job"]).ok();
-    let given = home.toft(&repo, &["claim", "--ws", "--as", "w", "--json"]).data()["workspace"].clone();
-    let w = PathBuf::from(given["path"].as_str().unwrap());
+    let w = home.claim_workspace(&repo, &["--as", "w"]);
     fs::write(w.join("p.txt"), "precious\n").unwrap();
     git(&home, &w, &["add", "."]);
     git(&home, &w, &["commit", "-q", "-m", "work"]);

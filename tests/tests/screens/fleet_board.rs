@@ -34,9 +34,7 @@ impl ServedTeam {
 
     /// Finished work waits for a person.
     fn review_by_people(&self) {
-        let config = self.home.path().join("home/.config/toft");
-        fs::create_dir_all(&config).unwrap();
-        fs::write(config.join("config.toml"), "[land]\nreview = \"human\"\n").unwrap();
+        self.home.configure("[land]\nreview = \"human\"\n");
     }
 
     fn sign_in(&self, page: &mut Browser, token: &str) {

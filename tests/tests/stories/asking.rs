@@ -1,10 +1,7 @@
 //! Asking and answering: epics that follow their parts, lists, times, explanations, hints.
 
 use toft_stories::prelude::*;
-
-fn status(home: &Home, repo: &Path, id: &str) -> String {
-    listed(home, repo)[id]["status"].as_str().unwrap().to_owned()
-}
+use toft_stories::repositories::status_of as status;
 
 #[test]
 fn an_epic_closes_with_its_last_part_and_opens_again_with_one() {
@@ -237,8 +234,7 @@ fn taking_workspaces_down_says_what_becomes_of_their_branches() {
     let (one, first) = committed("one");
     let (_, second) = committed("two");
     let exists = |branch: &str| !home.run(&repo, "git", &["branch", "--list", branch]).is_empty();
-    let refused = home.toft(&repo, &["ws", "rm", &one]).fails(5);
-    assert!(refused.contains(&format!("branch {first} keeps the commit")), "{refused}");
+    home.toft(&repo, &["ws", "rm", &one]).refuses(5, format!("branch {first} keeps the commit"));
     let gone = home.toft(&repo, &["ws", "rm", &one, "--rescue"]).ok();
     assert!(gone.contains(&format!("branch {first} keeps the commit")) && exists(&first), "{gone}");
     home.run(&repo, "git", &["merge", "-q", "--no-edit", &first]);
@@ -302,8 +298,7 @@ fn words_that_people_try_are_answered_with_the_next_step_and_nothing_destructive
         (&["ledger", "frobnicate"], "toft ledger takes"),
         (&["land", "--force"], "toft land --help"),
     ] {
-        let said = home.toft(&repo, typed).fails(2);
-        assert!(said.contains(wanted), "{typed:?}: {said}");
+        home.toft(&repo, typed).refuses(2, wanted);
     }
     // A misspelt command that deletes is answered, and not with its name.
     for word in ["delte", "purgee", "stpo", "abandn"] {

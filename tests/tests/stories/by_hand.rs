@@ -29,8 +29,7 @@ impl Pair {
     }
 
     fn commit(&self, repo: &Path, message: &str) {
-        self.home.run(repo, "git", &["add", "-A"]);
-        self.home.run(repo, "git", &["commit", "-q", "-m", message]);
+        commit_all(&self.home, repo, message);
     }
 
     fn push(&self, repo: &Path) {
@@ -154,38 +153,29 @@ fn a_line_without_clocks_resurrects_nothing() {
 
 #[test]
 fn an_edit_on_the_forge_changes_what_was_edited_and_nothing_written_here_meanwhile() {
-    let home = Home::new();
-    let base = home.path().to_owned();
-    home.run(&base, "git", &["init", "-q", "--bare", "-b", "main", "shared.git"]);
-    let first = home.git("c1");
-    home.run(&first, "git", &["remote", "add", "origin", base.join("shared.git").to_str().unwrap()]);
-    home.run(&first, "git", &["push", "-q", "-u", "origin", "main"]);
-    home.run(&base, "git", &["clone", "-q", "shared.git", "c2"]);
-    let second = base.join("c2");
-    for repo in [&first, &second] {
-        home.toft(repo, &["init"]).ok();
-    }
-    let (id, gone) = (add(&home, &first, &["Titel"]), add(&home, &first, &["Second"]));
-    home.toft(&first, &["sync"]).ok();
-    home.toft(&second, &["sync"]).ok();
-    home.toft(&first, &["edit", &id, "-m", "written offline"]).ok();
-    home.toft(&first, &["delete", &gone, "-m", "not wanted"]).ok();
+    let (home, (remote, clones)) = Home::with(|home| cloned(home, &["c1", "c2"]));
+    let (base, first, second) = (home.path(), &clones[0], &clones[1]);
+    let (id, gone) = (add(&home, first, &["Titel"]), add(&home, first, &["Second"]));
+    home.toft(first, &["sync"]).ok();
+    home.toft(second, &["sync"]).ok();
+    home.toft(first, &["edit", &id, "-m", "written offline"]).ok();
+    home.toft(first, &["delete", &gone, "-m", "not wanted"]).ok();
     thread::sleep(Duration::from_millis(50));
     for id in [&id, &gone] {
-        home.toft(&second, &["edit", id, "-p", "0"]).ok();
+        home.toft(second, &["edit", id, "-p", "0"]).ok();
     }
-    home.toft(&second, &["sync"]).ok();
-    home.run(&base, "git", &["clone", "-q", "-b", "toft-ledger", "shared.git", "web"]);
+    home.toft(second, &["sync"]).ok();
+    home.run(base, "git", &["clone", "-q", "-b", "toft-ledger", remote.to_str().unwrap(), "web"]);
     let web = base.join("web");
     by_hand(&web.join("issues.jsonl"), "Titel", "Title");
     by_hand(&web.join("issues.jsonl"), "\"Second\"", "\"Second!\"");
     home.run(&web, "git", &["commit", "-q", "-a", "-m", "typo"]);
     home.run(&web, "git", &["push", "-q"]);
     for _ in 0..2 {
-        home.toft(&first, &["sync"]).ok();
-        home.toft(&second, &["sync"]).ok();
+        home.toft(first, &["sync"]).ok();
+        home.toft(second, &["sync"]).ok();
     }
-    for repo in [&first, &second] {
+    for repo in [first, second] {
         let issue = home.toft(repo, &["show", &id, "--json"]).data();
         assert_eq!((&issue["title"], &issue["priority"]), (&"Title".into(), &0.into()), "{issue}");
         assert_eq!(issue["comments"][0]["text"], "written offline", "{issue}");
@@ -193,7 +183,7 @@ fn an_edit_on_the_forge_changes_what_was_edited_and_nothing_written_here_meanwhi
         assert!(issue["deleted"].is_object(), "{issue}");
         assert_eq!(issue["title"], "Second!");
     }
-    assert_eq!(fs::read(ledger(&first)).unwrap(), fs::read(ledger(&second)).unwrap());
+    assert_eq!(fs::read(ledger(first)).unwrap(), fs::read(ledger(second)).unwrap());
 }
 
 #[test]

@@ -65,8 +65,7 @@ fn is_told(client: &'static str) {
     let id = add(&lab.home, &lab.repo, &["Say hello"]);
     // Another agent sends the message while this one works.
     fs::write(lab.repo.join("news.sh"), format!("env -u TOFT_TASK -u TOFT_FENCE -u TOFT_ATTEMPT toft --as bob tell {id} blue-$((6 * 7)) --wait 1s >> /dev/null\nsleep 1\n")).unwrap();
-    lab.home.run(&lab.repo, "git", &["add", "."]);
-    lab.home.run(&lab.repo, "git", &["commit", "-qm", "news"]);
+    commit_all(&lab.home, &lab.repo, "news");
     // Claude Code has a hook; the others hear it with their next checkpoint.
     let mut script = vec![Step::shell("sh news.sh"), Step::shell("toft save -m halfway")];
     script.extend(work("hello it is"));
@@ -155,8 +154,7 @@ fn another_client_learns_from_the_failure() {
     let (Some(mut lab), Some(_)) = (Lab::new("codex"), installed("claude")) else { return };
     lab.home.set("TOFT_RETRY_BACKOFF", "10ms");
     fs::write(lab.repo.join("paint.sh"), "echo \"error: expected the colour teal-$((6 * 7))\"; exit 1\n").unwrap();
-    lab.home.run(&lab.repo, "git", &["add", "."]);
-    lab.home.run(&lab.repo, "git", &["commit", "-qm", "a test"]);
+    commit_all(&lab.home, &lab.repo, "a test");
     let failing = Model::start(vec![
         Step::shell("sh paint.sh"),
         Step::shell("toft finish failed -m 'the test fails'"),

@@ -229,16 +229,9 @@ fn five_clones_on_three_version_controls_end_with_the_same_bytes() {
 fn clones_that_push_one_ledger_at_once_all_succeed() {
     let home = Home::new();
     let count = sized(12, 32);
-    let remote = Vcs::Git.remote(&home, "remote.git");
-    let seed = home.git("seed");
-    home.run(&seed, "git", &["push", "-q", remote.to_str().unwrap(), "main"]);
-    let clone = |name: &str| {
-        home.run(home.path(), "git", &["clone", "-q", remote.to_str().unwrap(), name]);
-        home.path().join(name)
-    };
-    let ours: Vec<PathBuf> = (0..count).map(|n| clone(&format!("ours{n}"))).collect();
+    let names: Vec<String> = (0..count).map(|n| format!("ours{n}")).collect();
+    let (remote, ours) = cloned(&home, &names.iter().map(String::as_str).collect::<Vec<_>>());
     for (n, repo) in ours.iter().enumerate() {
-        home.toft(repo, &["init"]).ok();
         add(&home, repo, &[&format!("Issue {n}")]);
     }
     let begun = Instant::now();

@@ -30,8 +30,7 @@ fn push_by_another(yard: &Yard, bare: &Path, file: &str) {
     let at = other.display().to_string();
     yard.home.run(yard.home.path(), "git", &["clone", "-q", &bare.display().to_string(), &at]);
     fs::write(other.join(file), "other\n").unwrap();
-    yard.home.run(&other, "git", &["add", "-A"]);
-    yard.home.run(&other, "git", &["commit", "-q", "-m", "by another"]);
+    commit_all(&yard.home, &other, "by another");
     yard.home.run(&other, "git", &["push", "-q", "origin", "main"]);
 }
 
@@ -83,8 +82,8 @@ fn what_a_remote_refuses_is_told_and_lands_later() {
     let hook = bare.join("hooks/pre-receive");
     fs::write(&hook, "#!/bin/sh\necho protected branch; exit 1\n").unwrap();
     yard.home.run(&bare, "chmod", &["+x", "hooks/pre-receive"]);
-    let said = yard.home.toft(&yard.repo, &["land"]).fails(1);
-    assert!(said.contains("nothing more lands in origin/main now") && said.contains("protected branch"), "{said}");
+    let said = yard.home.toft(&yard.repo, &["land"]);
+    said.refuses_all(1, &["nothing more lands in origin/main now", "protected branch"]);
     assert_eq!(yard.status(&id), "in_progress");
     fs::remove_file(&hook).unwrap();
     let away = bare.with_extension("away");
@@ -214,8 +213,7 @@ fn a_pull_request_is_opened_and_followed_until_the_forge_has_merged_it() {
     assert!(pull["body"].as_str().unwrap().contains("Every shop needs it."));
     let branch = pull["head"]["ref"].as_str().unwrap().to_owned();
     assert_eq!(yard.status(&id), "in_progress");
-    let status = yard.home.toft(&yard.repo, &["status"]).ok();
-    assert!(status.contains("1 in pull requests"), "{status}");
+    yard.home.toft(&yard.repo, &["status"]).says("1 in pull requests");
     // Nothing new: no other pull request, nothing sent back.
     yard.home.toft(&yard.repo, &["land"]).says("waits for https://github.com/acme/shop/pull/1");
 

@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 use toft_stories::prelude::*;
+use toft_stories::repositories::status_of as status;
 
 fn home() -> Home {
     let mut home = Home::new();
@@ -12,10 +13,6 @@ fn home() -> Home {
     home.set("JJ_EMAIL", "ana@example.org");
     home.configure("[land]\ncheck = [\"test -e one.txt\"]\n");
     home
-}
-
-fn status(home: &Home, repo: &Path, id: &str) -> String {
-    home.toft(repo, &["show", id, "--json"]).data()["status"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -179,8 +176,6 @@ fn a_confined_agent_lands_nothing_by_moving_refs() {
     let mut home = Home::outside_of_tmp();
     home.until_landed();
     home.toft_on_path();
-    let config = home.path().join("home/.config/toft");
-    fs::create_dir_all(&config).unwrap();
     let land =
         "[land]\ncheck = [\"test ! -e evil.txt\"]\nreview = { default = \"none\", \"label:risky\" = \"human\" }\n";
     home.configure(land);
@@ -232,7 +227,7 @@ fn the_commit_is_verified_and_not_other_files_beside_it() {
     let yard = Yard::new("[land]\ncheck = { run = [\"grep -q good word.txt\"], before = \"done\" }\n");
     let script = "echo bad > word.txt; git add -A; git commit -q -m word; toft finish --evidence HEAD -m done; echo good > word.txt; exit 0";
     let id = add(&yard.home, &yard.repo, &["work"]);
-    let said = yard.home.toft(&yard.repo, &["run", "--once", "--", "sh", "-c", script]).ok();
-    assert!(said.contains("changed and not committed: word.txt"), "{said}");
+    let said = yard.home.toft(&yard.repo, &["run", "--once", "--", "sh", "-c", script]);
+    said.says("changed and not committed: word.txt");
     assert_eq!(yard.status(&id), "open");
 }

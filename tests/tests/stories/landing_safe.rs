@@ -79,13 +79,7 @@ fn killed_at_any_point_the_queue_goes_on_and_nothing_lands_twice() {
     let mut dice = Dice::new(u64::from(std::process::id()));
     let (mut kills, begun) = (0, Instant::now());
     while kills < sized(25, 200) && begun.elapsed() < Duration::from_secs(300) {
-        let mut lander = yard
-            .home
-            .command(&yard.repo, toft_bin(), &["land"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut lander = yard.home.start(&yard.repo, &["land"]);
         thread::sleep(Duration::from_millis(dice.below(160)));
         if lander.try_wait().unwrap().is_some_and(|status| status.success()) {
             // Everything has landed; go on with new work.
@@ -120,14 +114,7 @@ fn of_two_landers_and_a_user_who_commits_nobody_loses() {
         yard.issue(&format!("work{n}"), &format!("echo {n} > plain{n}.txt"), "false");
     }
     yard.run(&["--slots", "2"]);
-    let lander = || {
-        yard.home
-            .command(&yard.repo, toft_bin(), &["land"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
-    };
+    let lander = || yard.home.start(&yard.repo, &["land"]);
     let mut landers = [lander(), lander()];
     let mut commits = 0;
     while landers.iter_mut().any(|lander| lander.try_wait().unwrap().is_none()) {
@@ -206,14 +193,7 @@ fn two_targets_are_checked_apart() {
     // The second lander begins while the first one's check runs, and its check ends first.
     let started = yard.home.path().join("home/started");
     yard.configure("[land]\ncheck = [\"if [ -e bad ]; then touch $HOME/started; while [ ! -e $HOME/ended ]; do sleep 0.05; done; fi; test ! -e bad\"]\n");
-    let lander = |id: &str| {
-        yard.home
-            .command(&yard.repo, toft_bin(), &["land", id])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
-    };
+    let lander = |id: &str| yard.home.start(&yard.repo, &["land", id]);
     let mut first = lander(&bad);
     until(20, "the first check runs", || started.exists());
     lander(&fine).wait().unwrap();
@@ -307,8 +287,8 @@ fn no_agent_switches_the_check_off_or_lands_anothers_work() {
     // An agent may not land.
     let id = yard.finish("last", "echo last > last.txt", "false");
     let before = yard.git(&["rev-parse", "main"]);
-    let said = yard.home.toft_with(&yard.repo, &[("TOFT_AGENT", "kim"), ("TOFT_ATTEMPT", "ls_1")], &["land"]).fails(4);
-    assert!(said.contains("may not land"), "{said}");
+    let agent = [("TOFT_AGENT", "kim"), ("TOFT_ATTEMPT", "ls_1")];
+    yard.home.toft_with(&yard.repo, &agent, &["land"]).refuses(4, "may not land");
     assert_eq!((yard.git(&["rev-parse", "main"]), yard.status(&id)), (before, "in_progress".into()));
 }
 

@@ -23,8 +23,8 @@ fn issues_belong_to_no_worktree() {
     home.toft(&main, &["flow", "new", "of main"]).ok();
     home.toft(&side, &["flow", "new", "of the side"]).ok();
     for reach in [&["--worktree", "main"][..], &["--worktree", "."], &["--worktree", "main", "--all-repos"]] {
-        let said = home.toft(&main, &[&["list", "issues"], reach].concat()).fails(2);
-        assert!(said.contains(reach[0]) && said.contains("issues belong to no worktree"), "{said}");
+        home.toft(&main, &[&["list", "issues"], reach].concat())
+            .refuses_all(2, &[reach[0], "issues belong to no worktree"]);
     }
     for dir in [&main, &side] {
         assert_eq!(titles(&listed(&home, dir, &["issues"])), ["an issue"]);

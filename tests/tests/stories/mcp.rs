@@ -241,13 +241,9 @@ time.sleep(1000)
     assert_eq!(home.toft(&repo, &["claim"]).code, 6, "it is held");
     client.kill().unwrap();
     client.wait().unwrap();
-    let until = Instant::now() + Duration::from_secs(5);
     let over =
         |dir: &Path| std::fs::read_to_string(dir.join("stat")).is_ok_and(|stat| stat.contains(") Z ")) || !dir.exists();
-    while !over(&server) {
-        assert!(Instant::now() < until, "the server outlived its client");
-        thread::sleep(Duration::from_millis(20));
-    }
+    until(5, "the server ends with its client", || over(&server));
     home.toft(&repo, &["claim", id.trim()]).says("Held over the protocol");
 }
 
@@ -275,32 +271,24 @@ fn a_claim_that_waits_is_a_task_for_clients_that_know_tasks() {
     };
     assert_eq!(asked(&mut client, 2)["status"], "working");
     home.toft(&repo, &["add", "Something to do"]).ok();
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    let mut id = 3;
-    let done = loop {
-        let seen = asked(&mut client, id);
-        if seen["status"] != "working" {
-            break seen;
-        }
-        assert!(std::time::Instant::now() < until, "{seen}");
-        std::thread::sleep(std::time::Duration::from_millis(100));
+    let (mut id, mut done) = (2, Value::Null);
+    until(20, "it has claimed", || {
         id += 1;
-    };
+        done = asked(&mut client, id);
+        done["status"] != "working"
+    });
     assert!(done["status"] == "completed" && done.to_string().contains("Something to do"), "{done}");
     // One that is cancelled claims nothing.
     with_tasks(&mut client, 100, "tools/call", claim(3600));
     let task = client.answer(100)["result"]["taskId"].clone();
     with_tasks(&mut client, 101, "tasks/cancel", json!({ "taskId": task }));
     assert!(client.answer(101)["error"].is_null());
-    let mut id = 102;
-    while {
-        with_tasks(&mut client, id, "tasks/get", json!({ "taskId": task }));
-        client.answer(id)["result"]["status"] == "working"
-    } {
-        assert!(std::time::Instant::now() < until + std::time::Duration::from_secs(20));
-        std::thread::sleep(std::time::Duration::from_millis(100));
+    let mut id = 101;
+    until(20, "it is cancelled", || {
         id += 1;
-    }
+        with_tasks(&mut client, id, "tasks/get", json!({ "taskId": task }));
+        client.answer(id)["result"]["status"] != "working"
+    });
     let other = home.toft(&repo, &["add", "For another agent", "-q"]).ok();
     std::thread::sleep(std::time::Duration::from_secs(3));
     assert!(home.toft(&repo, &["ready", "-q"]).ok().contains(other.trim()));

@@ -239,19 +239,13 @@ fn a_copy_of_a_repository_takes_nothing_from_the_original() {
 fn a_finished_issue_is_not_claimed_again_by_a_clone_whose_ledger_is_behind() {
     let mut home = Home::new();
     home.use_store("global");
-    let first = home.git("n0");
-    let up = home.path().join("n.git");
-    home.run(&first, "git", &["clone", "-q", "--bare", ".", up.to_str().unwrap()]);
-    for name in ["n1", "n2"] {
-        home.run(home.path(), "git", &["clone", "-q", up.to_str().unwrap(), name]);
-        home.toft(&home.path().join(name), &["init"]).ok();
-    }
-    let (one, two) = (home.path().join("n1"), home.path().join("n2"));
-    let id = add(&home, &one, "both");
-    home.toft(&one, &["sync"]).ok();
-    home.toft(&two, &["sync"]).ok();
-    home.toft(&two, &["--as", "z2", "claim", &id]).ok();
-    home.toft(&two, &["--as", "z2", "finish", "--no-change", "done"]).ok();
-    assert!(home.toft(&one, &["--as", "z1", "claim", &id]).fails(5).contains("toft sync"));
-    assert_ne!(home.toft(&one, &["--as", "z1", "claim"]).code, 0);
+    let (_, clones) = cloned(&home, &["n1", "n2"]);
+    let (one, two) = (&clones[0], &clones[1]);
+    let id = add(&home, one, "both");
+    home.toft(one, &["sync"]).ok();
+    home.toft(two, &["sync"]).ok();
+    home.toft(two, &["--as", "z2", "claim", &id]).ok();
+    home.toft(two, &["--as", "z2", "finish", "--no-change", "done"]).ok();
+    home.toft(one, &["--as", "z1", "claim", &id]).refuses(5, "toft sync");
+    assert_ne!(home.toft(one, &["--as", "z1", "claim"]).code, 0);
 }

@@ -21,12 +21,7 @@ fn sandboxed(home: &Home, repo: &Path, scratch: &Path, args: &[&str]) -> Said {
     all.extend(["--setenv", "TMPDIR", scratch, bin.to_str().unwrap()]);
     all.extend(args);
     let output = home.command(repo, "bwrap", &all).output().unwrap();
-    Said {
-        args: args.iter().map(ToString::to_string).collect(),
-        code: output.status.code().unwrap_or(-1),
-        out: String::from_utf8_lossy(&output.stdout).into_owned(),
-        err: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    Said::from(args, &output)
 }
 
 const READING: [&[&str]; 6] =
@@ -102,10 +97,7 @@ fn a_store_of_another_user_is_an_obstacle_with_its_own_words() {
 
 #[test]
 fn a_server_that_does_not_know_the_user_says_so_at_once_and_no_password_is_shown() {
-    if !has_postgresql() {
-        return;
-    }
-    let cluster = Cluster::start();
+    let Some(cluster) = postgresql() else { return };
     let (home, repo) = Home::with(|home| home.git("api"));
     let url = cluster.url().replace("toft@", "stranger:s3cretPw9@");
     let start = Instant::now();
@@ -135,10 +127,7 @@ fn a_server_that_does_not_know_the_user_says_so_at_once_and_no_password_is_shown
 
 #[test]
 fn nothing_in_a_shared_temporary_directory_is_used_to_take_turns() {
-    if !has_postgresql() {
-        return;
-    }
-    let cluster = Cluster::start();
+    let Some(cluster) = postgresql() else { return };
     let mut home = Home::new();
     let [shared, victim, runtime] = ["shared", "victim", "runtime"].map(|name| home.path().join(name));
     for dir in [&shared, &victim, &runtime] {

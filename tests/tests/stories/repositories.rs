@@ -114,10 +114,8 @@ fn a_workspace_made_in_a_workspace_writes_to_where_it_all_began_and_a_users_own_
     add(&home, &main, &["first"]);
     add(&home, &main, &["second"]);
     commit_all(&home, &main, "issues");
-    let outer = home.toft(&main, &["claim", "--ws", "--json", "--as", "one"]).data();
-    let outer = PathBuf::from(outer["workspace"]["path"].as_str().unwrap());
-    let inner = home.toft(&outer, &["claim", "--ws", "--json", "--as", "two"]).data();
-    let inner = PathBuf::from(inner["workspace"]["path"].as_str().unwrap());
+    let outer = home.claim_workspace(&main, &["--as", "one"]);
+    let inner = home.claim_workspace(&outer, &["--as", "two"]);
     let (id, _) = add(&home, &inner, &["from the innermost"]);
     assert_eq!(status_of(&home, &main, &id), "open");
     // A worktree that the user made has a tree of its own, on a branch of its own.
@@ -158,8 +156,7 @@ fn a_task_is_worked_on_in_its_own_repository() {
     assert_eq!(rows(&ready)[0]["name"], "Show it");
     assert_eq!(rows(&home.toft(&api, &["ready", "--json"]).data())[0]["name"], "Pin schema");
     // Claimed from the other repository, it is still done in its own.
-    let claimed = home.toft(&api, &["claim", &task, "--ws", "--as", "heron", "--json"]).data();
-    let ws = PathBuf::from(claimed["workspace"]["path"].as_str().unwrap());
+    let ws = home.claim_workspace(&api, &[&task, "--as", "heron"]);
     let log = home.run(&ws, "git", &["log", "--format=%s", "-1"]);
     assert_eq!(log.trim(), "first of web");
     let common = home.run(&ws, "git", &["rev-parse", "--path-format=absolute", "--git-common-dir"]);
@@ -169,8 +166,7 @@ fn a_task_is_worked_on_in_its_own_repository() {
     let more = home.toft(&web, &["ready", "--json"]).data();
     let more = rows(&more)[0]["id"].as_str().unwrap().to_owned();
     fs::rename(&web, home.path().join("away")).unwrap();
-    let refused = home.toft(&api, &["claim", &more, "--ws", "--as", "wren"]).fails(3);
-    assert!(refused.contains("web") && refused.contains("toft init"), "{refused}");
+    home.toft(&api, &["claim", &more, "--ws", "--as", "wren"]).refuses_all(3, &["web", "toft init"]);
     assert_eq!(home.toft(&api, &["show", &more, "--json"]).data()["task"]["status"], "pending");
 }
 

@@ -75,8 +75,7 @@ fn a_task_goes_on_in_the_same_workspace_or_in_one_that_is_built_again() {
     add(&home, &repo, &["Long work"]);
     let claim = home.toft(&repo, &["claim", "--ws", "--as", "ann", "--json"]).data();
     let path = PathBuf::from(claim["workspace"]["path"].as_str().unwrap());
-    let shown = home.toft(&path, &["where", "--as", "ann"]).ok();
-    assert!(shown.contains(claim["task"]["id"].as_str().unwrap()) && shown.contains("held by ann"), "{shown}");
+    home.toft(&path, &["where", "--as", "ann"]).says_all(&[claim["task"]["id"].as_str().unwrap(), "held by ann"]);
     commit(&home, &path, "half.txt", "half\n");
     let saved = home.toft(&path, &["save", "-m", "half way", "--as", "ann", "--json"]).data();
     let head = home.run(&path, "git", &["rev-parse", "HEAD"]);

@@ -31,10 +31,7 @@ fn a_running_process_refuses_a_store_that_was_upgraded_below_it() {
 
 #[test]
 fn only_an_explicit_migration_upgrades_a_server() {
-    if !has_postgresql() {
-        return;
-    }
-    let cluster = Cluster::start();
+    let Some(cluster) = postgresql() else { return };
     let mut home = Home::new();
     home.use_store(&format!("{}?schema=old", cluster.url()));
     let repo = home.git("api");
@@ -72,10 +69,7 @@ fn a_migration_says_from_which_schema_to_which() {
     let (home, repo) = Home::with_repository("api");
     assert!(home.toft(&repo, &["doctor", "--upgrade"]).ok().contains("nothing to do"));
     home.toft(home.path(), &["--store", "missing.db", "doctor", "--upgrade"]).fails(3);
-    if !has_postgresql() {
-        return;
-    }
-    let cluster = Cluster::start();
+    let Some(cluster) = postgresql() else { return };
     let url = new_store_on(&cluster.url());
     home.toft(&repo, &["--store", &url, "doctor", "--upgrade"]).fails(3);
     home.toft(&repo, &["--store", &url, "token", "create", "ana", "--role", "admin"]).ok();

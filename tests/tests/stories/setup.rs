@@ -57,8 +57,7 @@ fn commands_run_only_after_that_exact_text_was_trusted() {
     let home = Home::new();
     let repo = project(&home, "ports = [\"web\"]\nrun = [\"echo $TOFT_PORT_WEB > built\"]\nready = \"test -s built\"");
     add(&home, &repo, &["Build it"]);
-    let said = home.toft(&repo, &["claim", "--ws"]).fails(4);
-    assert!(said.contains("nothing is claimed") && said.contains("toft trust"), "{said}");
+    home.toft(&repo, &["claim", "--ws"]).refuses_all(4, &["nothing is claimed", "toft trust"]);
     home.toft(&repo, &["ws", "create", "--name", "x"]).fails(4);
     home.toft(&repo, &["trust"]).says_all(&["echo $TOFT_PORT_WEB > built", "test -s built"]);
     home.toft(&repo, &["ws", "create", "--name", "x"]).fails(4);

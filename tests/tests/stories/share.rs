@@ -412,12 +412,7 @@ fn a_sync_that_is_killed_anywhere_loses_nothing() {
     for round in 0..sized(30, 300) {
         let repo = &clones[round % 2];
         wanted.insert(add(&home, repo, &[&format!("Issue {round}")]));
-        let mut sync = home
-            .command(repo, toft_stories::toft_bin(), &["sync"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut sync = home.start(repo, &["sync"]);
         thread::sleep(Duration::from_millis(dice.below(60)));
         // It may have ended.
         let _ = sync.kill();

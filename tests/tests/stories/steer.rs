@@ -4,15 +4,6 @@
 
 use toft_stories::prelude::*;
 
-/// A home with toft on its path, and a repository.
-fn place() -> (Home, PathBuf) {
-    let mut home = Home::new();
-    home.toft_on_path();
-    home.set("TOFT_RETRY_BACKOFF", "50ms");
-    let repo = home.repo("shop");
-    (home, repo)
-}
-
 fn start(home: &Home, repo: &std::path::Path, args: &[&str]) -> ChildGuard {
     ChildGuard(home.command(repo, toft_bin(), args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
 }
@@ -28,7 +19,7 @@ const COMMIT: &str = "date +%N > $TOFT_ISSUE; git add -A; git commit -qm work";
 
 #[test]
 fn what_an_agent_did_not_read_is_in_the_brief_of_the_next() {
-    let (home, repo) = place();
+    let (home, repo) = started(&[]);
     let id = add(&home, &repo, &["Paint the shed"]);
     home.toft(&repo, &["tell", &id, "blue"]).fails(5);
     let first = "test -e ../told && grep -q 'use-blue' \"$TOFT_BRIEF\" || {
@@ -48,7 +39,7 @@ fn what_an_agent_did_not_read_is_in_the_brief_of_the_next() {
 
 #[test]
 fn a_failed_attempt_leaves_what_the_next_needs() {
-    let (home, repo) = place();
+    let (home, repo) = started(&[]);
     add(&home, &repo, &["Paint the shed"]);
     let script = format!(
         "colour=$(sed -n 's/.*expected the colour \\([a-z]*\\).*/\\1/p' \"$TOFT_BRIEF\")
@@ -60,7 +51,7 @@ fn a_failed_attempt_leaves_what_the_next_needs() {
 
 #[test]
 fn a_message_is_proved_to_be_read() {
-    let (home, repo) = place();
+    let (home, repo) = started(&[]);
     let id = add(&home, &repo, &["Paint the shed"]);
     let script =
         format!("touch ../begun; until test -e ../told; do sleep 0.1; done; toft save -m half > ../saved; {COMMIT}");
@@ -81,7 +72,7 @@ fn a_message_is_proved_to_be_read() {
 
 #[test]
 fn a_paused_runner_finishes_what_it_has_and_claims_nothing_new() {
-    let (home, repo) = place();
+    let (home, repo) = started(&[]);
     (0..6).for_each(|n| drop(add(&home, &repo, &[&format!("Part {n}")])));
     let script = format!("touch ../begun-$TOFT_ISSUE; until test -e ../go; do sleep 0.1; done; {COMMIT}");
     let _run = start(&home, &repo, &["run", "--slots", "2", "--until-idle", "--", "sh", "-c", &script]);
@@ -101,7 +92,7 @@ fn a_paused_runner_finishes_what_it_has_and_claims_nothing_new() {
 
 #[test]
 fn a_pipe_in_place_of_a_log_holds_nobody_up() {
-    let (home, repo) = place();
+    let (home, repo) = started(&[]);
     let id = add(&home, &repo, &["Paint the shed"]);
     let trap = "d=$(dirname $TOFT_REPORT); rm $d/log; mkfifo $d/log; exit 1";
     let script = format!("test -e ../trapped && {{ {COMMIT}; exit; }}; touch ../trapped; {trap}");
@@ -114,7 +105,7 @@ fn a_pipe_in_place_of_a_log_holds_nobody_up() {
 
 #[test]
 fn a_pause_outlasts_the_runner_and_an_idle_agent_is_told_nothing() {
-    let (home, repo) = place();
+    let (home, repo) = started(&[]);
     let id = add(&home, &repo, &["Paint the shed"]);
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", COMMIT]).ok();
     home.toft(&repo, &["pause"]).ok();
@@ -134,19 +125,16 @@ fn a_pause_outlasts_the_runner_and_an_idle_agent_is_told_nothing() {
 
 #[test]
 fn a_conversation_goes_on_though_a_claim_came_to_nothing_in_between() {
-    let (mut home, repo) = place();
+    let (home, repo) = started(&[]);
     let id = add(&home, &repo, &["Paint the shed"]);
     let agent = home.path().join("agent.sh");
     let script =
         "echo '{\"type\":\"thread.started\",\"thread_id\":\"abc-1\"}'\ntest \"$1 $2\" = '--resume abc-1' || exit 1\n";
     fs::write(&agent, format!("{script}{COMMIT}\n")).unwrap();
-    let config = home.path().join("config");
-    fs::create_dir_all(config.join("toft")).unwrap();
-    let (agent, text) = (agent.to_str().unwrap(), config.join("toft/config.toml"));
+    let agent = agent.to_str().unwrap();
     let command =
         format!("command = [\"sh\", \"{agent}\"]\nresume = [\"sh\", \"{agent}\", \"--resume\", \"{{session}}\"]\n");
-    fs::write(text, format!("[run.agents.mine]\n{command}")).unwrap();
-    home.set("XDG_CONFIG_HOME", config.to_str().unwrap());
+    home.configure(format!("[run.agents.mine]\n{command}"));
     let run = || home.toft(&repo, &["run", "--agent", "mine", "--once"]);
     assert!(run().ok().contains("1 failed"));
     until(20, "it can be claimed again", || home.toft(&repo, &["claim", &id]).code == 0);
@@ -157,20 +145,20 @@ fn a_conversation_goes_on_though_a_claim_came_to_nothing_in_between() {
 
 #[test]
 fn one_runner_works_in_several_repositories() {
-    let (home, shop) = place();
+    let (home, api) = started(&[]);
     let (farm, mill) = (home.repo("farm"), home.repo("mill"));
     let mut ids = Vec::new();
     for n in 0..3 {
-        ids.push((shop.clone(), add(&home, &shop, &[&format!("Shop {n}")])));
+        ids.push((api.clone(), add(&home, &api, &[&format!("Api {n}")])));
         ids.push((farm.clone(), add(&home, &farm, &[&format!("Farm {n}")])));
     }
-    let (shop_dir, farm_dir, mill_dir) = (shop.to_str().unwrap(), farm.to_str().unwrap(), mill.to_str().unwrap());
-    let repos = ["--repo", shop_dir, "--repo", farm_dir, "--repo", mill_dir, "--repo", shop_dir];
+    let (api_dir, farm_dir, mill_dir) = (api.to_str().unwrap(), farm.to_str().unwrap(), mill.to_str().unwrap());
+    let repos = ["--repo", api_dir, "--repo", farm_dir, "--repo", mill_dir, "--repo", api_dir];
     let run = [&["run", "--slots", "2", "--until-idle"][..], &repos, &["--", "sh", "-c", COMMIT]].concat();
     // From anywhere, a repository or not.
     let said = home.toft(home.path(), &run).ok();
     assert!(said.contains("Finished: 6 done."), "{said}");
-    assert!(said.contains("claimed  shop: ") && said.contains("claimed  farm: "), "{said}");
+    assert!(said.contains("claimed  api: ") && said.contains("claimed  farm: "), "{said}");
     for (repo, id) in ids {
         assert_eq!(home.toft(&repo, &["show", &id, "--json"]).data()["status"], "closed");
         let log = home.run(&repo, "git", &["log", "--all", "--format=%s"]);
@@ -182,7 +170,7 @@ fn one_runner_works_in_several_repositories() {
 
 #[test]
 fn logs_are_followed_until_the_agent_ends() {
-    let (home, repo) = place();
+    let (home, repo) = started(&[]);
     let id = add(&home, &repo, &["Paint the shed"]);
     home.toft(&repo, &["logs"]).fails(6);
     let script = format!("echo first; sleep 2; echo last; {COMMIT}");
@@ -196,17 +184,14 @@ fn logs_are_followed_until_the_agent_ends() {
 
 #[test]
 fn a_run_ends_before_its_budget_is_passed_and_a_person_is_called() {
-    let (mut home, repo) = place();
+    let (home, repo) = started(&[]);
     (0..8).for_each(|n| drop(add(&home, &repo, &[&format!("Part {n}")])));
     let calls = home.path().join("calls");
-    let config = home.path().join("config");
-    fs::create_dir_all(config.join("toft")).unwrap();
     let command = format!(
         "notify = [\"sh\", \"-c\", 'echo \"$1: $2\" >> {}', \"sh\", \"{{id}}\", \"{{text}}\"]\n",
         calls.display()
     );
-    fs::write(config.join("toft/config.toml"), &command).unwrap();
-    home.set("XDG_CONFIG_HOME", config.to_str().unwrap());
+    home.configure(&command);
     let script = format!("echo '{{\"cost\": 2.0}}' > $TOFT_REPORT; {COMMIT}");
     let said = home.toft(&repo, &["run", "--until-idle", "--max-cost", "7", "--", "sh", "-c", &script]);
     assert_eq!(said.code, 7, "there is more to do: {said:?}");
@@ -222,19 +207,12 @@ fn a_run_ends_before_its_budget_is_passed_and_a_person_is_called() {
     home.toft(&repo, &["status"]).refuses(2, "only the user's own configuration");
 }
 
-/// Writes the user's configuration.
-fn configure(home: &Home, text: &str) {
-    let dir = home.path().join("home/.config/toft");
-    fs::create_dir_all(&dir).unwrap();
-    fs::write(dir.join("config.toml"), text).unwrap();
-}
-
 #[test]
 fn a_days_budget_holds_for_all_runs_and_a_tasks_budget_asks_a_person() {
-    let (home, repo) = place();
+    let (home, repo) = started(&[]);
     (0..8).for_each(|n| drop(add(&home, &repo, &[&format!("Part {n}")])));
     let script = format!("echo '{{\"cost\": 2.0}}' > $TOFT_REPORT; {COMMIT}");
-    configure(&home, "[run]\nday_cost = 5.0\n");
+    home.configure("[run]\nday_cost = 5.0\n");
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", &script]).ok();
     let second = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", &script]);
     assert_eq!(second.code, 7, "{second:?}");
@@ -244,7 +222,7 @@ fn a_days_budget_holds_for_all_runs_and_a_tasks_budget_asks_a_person() {
     let log = home.toft(&repo, &["history", "--json", "--limit", "200"]).data();
     assert_eq!(log.as_array().unwrap().iter().filter(|event| event["verb"] == "claim").count(), 2);
     // A task that fails and fails asks before it passes its own.
-    configure(&home, "[run]\ntask_cost = 2.5\n[retry]\nmax_attempts = 9\n");
+    home.configure("[run]\ntask_cost = 2.5\n[retry]\nmax_attempts = 9\n");
     let script = "echo '{\"cost\": 1.0}' > $TOFT_REPORT; exit 1";
     let said = home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]);
     let status = home.toft(&repo, &["status"]).ok();
@@ -256,13 +234,12 @@ fn a_days_budget_holds_for_all_runs_and_a_tasks_budget_asks_a_person() {
     let id = home.toft(&repo, &["status", "--json"]).data()["needs_you"][0]["issue"].as_str().unwrap().to_owned();
     home.toft(&repo, &["answer", &id, "yes"]).ok();
     home.toft(&repo, &["run", "--until-idle", "--", "sh", "-c", script]);
-    let status = home.toft(&repo, &["status"]).ok();
-    assert!(status.contains("$3.00 are spent"), "{status}");
+    home.toft(&repo, &["status"]).says("$3.00 are spent");
 }
 
 #[test]
 fn a_capacity_is_never_used_by_more_than_there_are() {
-    let (home, repo) = place();
+    let (home, repo) = started(&[]);
     for n in 0..6 {
         add(&home, &repo, &[&format!("Migrate {n}"), "-l", "uses:test-db"]);
         add(&home, &repo, &[&format!("Write {n}")]);
@@ -278,7 +255,7 @@ fn a_capacity_is_never_used_by_more_than_there_are() {
         units = units.display()
     );
     let agent = toft_stories::agents::script(&home, "agent.sh", &script);
-    configure(&home, &format!("[capacity]\ntest-db = 2\nme = 3\n[run.agents.me]\ncommand = [\"{agent}\"]\n"));
+    home.configure(format!("[capacity]\ntest-db = 2\nme = 3\n[run.agents.me]\ncommand = [\"{agent}\"]\n"));
     // Two runners share them.
     let other = start(&home, &repo, &["run", "--until-idle", "--slots", "3", "--agent", "me", "--as", "bob"]);
     let said = home.toft(&repo, &["run", "--until-idle", "--slots", "3", "--agent", "me"]);
@@ -295,8 +272,8 @@ fn a_capacity_is_never_used_by_more_than_there_are() {
 
 #[test]
 fn what_waits_for_a_person_is_shown_on_the_desktop_and_pauses_in_the_status() {
-    let (home, repo) = place();
-    configure(&home, "notify = \"desktop\"\n");
+    let (home, repo) = started(&[]);
+    home.configure("notify = \"desktop\"\n");
     let shown = home.path().join("shown");
     let script = format!("#!/bin/sh\necho \"$@\" >> {}\n", shown.display());
     toft_stories::agents::script(&home, "bin/notify-send", &script);

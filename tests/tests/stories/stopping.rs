@@ -8,20 +8,13 @@ use toft_stories::network::{Network, Weather};
 use toft_stories::prelude::*;
 
 /// Ends a runner, whatever becomes of the story.
-struct Runner(Child);
-
-impl Drop for Runner {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+struct Runner(ChildGuard);
 
 impl Runner {
     fn start(home: &Home, repo: &Path, env: &[(&str, &str)], words: &[&str]) -> Self {
         let out = fs::File::create(home.path().join("runner.out")).unwrap();
         let mut command = home.command(repo, toft_bin(), &[&["run"], words].concat());
-        Self(command.envs(env.iter().copied()).stdout(out).stderr(Stdio::null()).spawn().unwrap())
+        Self(ChildGuard(command.envs(env.iter().copied()).stdout(out).stderr(Stdio::null()).spawn().unwrap()))
     }
 
     fn ends_within(&mut self, span: Duration) {
@@ -280,8 +273,7 @@ fn a_workspace_is_handed_out_only_when_nobody_works_in_it() {
 
     // Somebody else's process keeps it.
     let mut other = home.command(Path::new(words[2]), "sleep", &["1000"]).spawn().unwrap();
-    let refused = home.toft(&repo, &["--as", "hana", "claim", "--ws"]).fails(5);
-    assert!(refused.contains(&other.id().to_string()), "{refused}");
+    home.toft(&repo, &["--as", "hana", "claim", "--ws"]).refuses(5, other.id().to_string());
     assert!(data(&home, &repo, &["status"])["working"].as_array().unwrap().is_empty(), "nothing is claimed");
     other.kill().unwrap();
     other.wait().unwrap();
@@ -326,18 +318,10 @@ fn a_claim_whose_answer_was_lost_is_worked_on_and_never_kept_by_an_idle_slot() {
     until(20, "the runner never waits", || said(&home).contains("waiting for work"));
     home.toft(&repo, &["flow", "new", "Ship", "--task", "A"]).ok();
     network.wait_until_cut();
-    let until = Instant::now() + Duration::from_secs(150);
-    while !said(&home).contains("cannot be reached") {
-        assert!(Instant::now() < until, "{}", said(&home));
-        thread::sleep(Duration::from_millis(200));
-    }
+    until(150, "it says that the server cannot be reached", || said(&home).contains("cannot be reached"));
     network.set(Weather::Fine);
-    let until = Instant::now() + Duration::from_secs(60);
-    let done = |task: &Value| task["status"] == "done";
-    while !done(&data(&home, &repo, &["list", "tasks", "--all"])[0]) {
-        assert!(Instant::now() < until, "an idle slot keeps it: {} {}", said(&home), home.toft(&repo, &["status"]).out);
-        thread::sleep(Duration::from_millis(200));
-    }
+    let done = || data(&home, &repo, &["list", "tasks", "--all"])[0]["status"] == "done";
+    until(60, "the task is done, and no idle slot keeps it", done);
     assert!(began.exists());
 }
 

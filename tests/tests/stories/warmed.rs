@@ -221,8 +221,8 @@ fn links_that_setup_made_are_never_committed_and_replace_nothing_when_the_work_i
     let own = git(&home, &repo, &["status", "--porcelain"]);
     assert!(own.contains("?? free/") && own.contains("?? loose"), "the user's own view is unchanged: {own}");
     // A single file that nothing ignores cannot be hidden: it is said.
-    let said = home.toft(&repo, &["ws", "create", "--name", "x"]).ok();
-    assert!(said.contains("loose is not ignored, and a link to it would be committed"), "{said}");
+    home.toft(&repo, &["ws", "create", "--name", "x"])
+        .says("loose is not ignored, and a link to it would be committed");
     let x = PathBuf::from(home.toft(&repo, &["ws", "path", "x"]).ok().trim());
     assert_eq!(git(&home, &x, &["status", "--porcelain"]), "");
     assert!(x.join("cache").is_symlink());

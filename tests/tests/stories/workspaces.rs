@@ -158,8 +158,7 @@ fn without_a_workspace_nothing_is_claimed() {
     let config = repo.join(".git/toft/config.toml");
     // A place inside a repository, a place that cannot be made, a base that is not there.
     fs::write(&config, format!("[workspaces]\nroot = \"{}\"\n", repo.join("here").display())).unwrap();
-    let said = home.toft(&repo, &["claim", "--ws"]).fails(2);
-    assert!(said.contains("nothing is claimed") && said.contains("inside the repository"), "{said}");
+    home.toft(&repo, &["claim", "--ws"]).refuses_all(2, &["nothing is claimed", "inside the repository"]);
     fs::write(home.path().join("file"), "").unwrap();
     fs::write(&config, format!("[workspaces]\nroot = \"{}\"\n", home.path().join("file/below").display())).unwrap();
     home.toft(&repo, &["claim", "--ws"]).fails(1);
