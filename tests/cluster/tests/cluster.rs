@@ -2,9 +2,8 @@
 
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Instant;
 
 use toft_cluster::{Bouncer, Cluster};
 
@@ -21,19 +20,6 @@ fn timed<T>(what: &str, step: impl FnOnce() -> T) -> T {
     let result = step();
     println!("{what}: {:?}", start.elapsed());
     result
-}
-
-/// The same address for the one who may do everything.
-fn as_superuser(url: &str) -> String {
-    url.replace("toft@", "postgres@")
-}
-
-fn soon(mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(30), "too late");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -56,61 +42,6 @@ fn starts_with_settings_and_leaves_nothing_behind() {
     timed("stop", || drop(cluster));
     assert!(!Path::new(&data).parent().unwrap().exists());
     assert!(TcpStream::connect(address).is_err());
-}
-
-#[test]
-fn keeps_what_was_committed_over_a_crash() {
-    if missing() {
-        return;
-    }
-    let mut cluster = Cluster::start();
-    cluster.psql("create table kept (n int)");
-    for n in 1..=3 {
-        cluster.psql(&format!("insert into kept values ({n})"));
-        let mut session = Command::new("psql")
-            .args([
-                "-Xq",
-                &as_superuser(&cluster.url()),
-                "-c",
-                "insert into kept values (-1)",
-                "-c",
-                "select pg_sleep(60)",
-            ])
-            .args(["--single-transaction"])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        soon(|| cluster.psql("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "1");
-        let pids = cluster.psql("select pid from pg_stat_activity");
-        timed("kill", || cluster.kill_server());
-        assert!(!session.wait().unwrap().success());
-        assert!(pids.lines().all(|pid| !Path::new("/proc").join(pid).join("exe").exists()));
-        assert!(cluster.try_psql("select 1").is_err());
-        cluster.kill_server();
-        timed("restart", || cluster.restart());
-        assert_eq!(cluster.psql("select count(*) from kept"), n.to_string());
-    }
-    cluster.restart();
-    assert_eq!(cluster.psql("select count(*) from kept"), "3");
-}
-
-#[test]
-fn kills_one_session() {
-    if missing() {
-        return;
-    }
-    let cluster = Cluster::start();
-    assert!(!cluster.kill_a_backend());
-    let mut session = Command::new("psql")
-        .args(["-Xq", &as_superuser(&cluster.url()), "-c", "select pg_sleep(60)"])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    soon(|| cluster.kill_a_backend());
-    assert!(!session.wait().unwrap().success());
-    soon(|| cluster.try_psql("select 1").is_ok());
-    cluster.kill_server();
-    assert!(!cluster.kill_a_backend());
 }
 
 #[test]
