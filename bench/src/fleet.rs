@@ -4,7 +4,6 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
     fs,
-    process::Command,
     sync::Barrier,
     thread,
     time::{Duration, Instant},
@@ -13,10 +12,7 @@ use std::{
 use serde_json::{Value, json};
 use toft_cluster::Cluster;
 
-use crate::{
-    served::{Served, Wire},
-    toft_bin,
-};
+use crate::served::{Served, Wire, admin_token};
 
 /// How long an agent works on a task, and how often it renews meanwhile.
 const WORKS: Duration = Duration::from_secs(600);
@@ -50,14 +46,7 @@ pub(crate) fn run(sizes: &[(usize, usize)]) {
 fn measure(cluster: &Cluster, spaces: usize, agents: usize) {
     let url = cluster.url();
     let served = Served::start(&url, &["--connections", "2"]);
-    let tokens: Vec<String> = (0..spaces)
-        .map(|n| {
-            let store = format!("{url}?space=s{n}");
-            let args = ["token", "create", "bench", "--role", "admin", "-q", "--store", &store];
-            let made = Command::new(toft_bin()).args(args).output().expect("a token");
-            String::from_utf8_lossy(&made.stdout).trim().to_owned()
-        })
-        .collect();
+    let tokens: Vec<String> = (0..spaces).map(|n| admin_token(&format!("{url}?space=s{n}"))).collect();
     let (before, times) = play(&served, &tokens, agents);
     let done = times.values().map(Vec::len).sum::<usize>();
     let connections = cluster.psql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'toft'");

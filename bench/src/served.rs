@@ -23,10 +23,6 @@ pub(crate) struct Served {
 impl Served {
     /// Serves a store; its first token is an admin's.
     pub(crate) fn start(store: &str, args: &[&str]) -> Self {
-        let token = Command::new(toft_bin())
-            .args(["token", "create", "bench", "--role", "admin", "-q", "--store", store])
-            .output()
-            .expect("a token");
         let mut child = Command::new(toft_bin())
             .args(["serve", "-q", "--listen", "127.0.0.1:0", "--store", store])
             .args(args)
@@ -36,7 +32,7 @@ impl Served {
         let mut url = String::new();
         BufReader::new(child.stdout.take().expect("its output")).read_line(&mut url).expect("its address");
         let address = url.trim().trim_start_matches("http://").to_owned();
-        Self { child, address, token: String::from_utf8_lossy(&token.stdout).trim().to_owned() }
+        Self { child, address, token: admin_token(store) }
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -103,6 +99,13 @@ impl Served {
         }
         times
     }
+}
+
+/// A new token of an admin of a store.
+pub(crate) fn admin_token(store: &str) -> String {
+    let args = ["token", "create", "bench", "--role", "admin", "-q", "--store", store];
+    let made = Command::new(toft_bin()).args(args).output().expect("a token");
+    String::from_utf8_lossy(&made.stdout).trim().to_owned()
 }
 
 impl Drop for Served {

@@ -5,7 +5,6 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::TcpStream,
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -14,8 +13,8 @@ use serde_json::json;
 use toft_cluster::Cluster;
 
 use crate::{
-    served::{Served, Wire},
-    timing, toft_bin,
+    served::{Served, Wire, admin_token},
+    timing,
 };
 
 /// How long the server is watched while nothing happens.
@@ -45,12 +44,7 @@ fn measure(cluster: &Cluster, spaces: usize, agents: usize) {
     let url = cluster.url();
     let served = Served::start(&url, &["--connections", "2"]);
     let mut all: Vec<WaitingSpace> = (0..spaces)
-        .map(|n| {
-            let store = format!("{url}?space=s{n}");
-            let args = ["token", "create", "bench", "--role", "admin", "-q", "--store", &store];
-            let made = Command::new(toft_bin()).args(args).output().expect("a token");
-            WaitingSpace { token: String::from_utf8_lossy(&made.stdout).trim().to_owned(), agents: Vec::new() }
-        })
+        .map(|n| WaitingSpace { token: admin_token(&format!("{url}?space=s{n}")), agents: Vec::new() })
         .collect();
     for space in &mut all {
         for n in 0..agents {
