@@ -6,7 +6,13 @@
 
 use std::sync::Arc;
 
-use toft_core::testing::{ManualClock, MemoryStore};
+use toft_core::{
+    change::{Receipt, Write},
+    id::OpId,
+    store::{Access, Store as _},
+    testing::{ManualClock, MemoryStore},
+    time::Timestamp,
+};
 use toft_store::{PostgresStore, SqliteStore, conformance::Pair, postgres::OwnedSpace, store_conformance};
 
 fn memory() -> Option<Pair> {
@@ -70,3 +76,43 @@ store_conformance!(sqlite_with_two_connections, crate::sqlite_two_connections())
 store_conformance!(postgres, crate::postgres(crate::server("TOFT_TEST_POSTGRES")));
 store_conformance!(postgres_behind_a_pooler, crate::postgres(crate::server("TOFT_TEST_PGBOUNCER")));
 store_conformance!(postgres_in_memory, crate::owned(crate::server("TOFT_TEST_POSTGRES")));
+
+fn put_receipt(store: &SqliteStore, op: &str) {
+    let (op, text) = (OpId::known(op), String::new());
+    let receipt = Receipt {
+        op,
+        actor: text.clone(),
+        verb: text.clone(),
+        request: text,
+        outcome: serde_json::Value::Null,
+        at: Timestamp(1),
+    };
+    let mut tx = store.begin(Access::Write).unwrap();
+    tx.write_derived(&[Write::Receipt(receipt)]).unwrap();
+    tx.commit().unwrap();
+}
+
+#[test]
+fn reads_in_a_span_share_a_snapshot_until_it_is_ended_or_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("toft.db");
+    let (here, there) = (SqliteStore::create(&path).unwrap(), SqliteStore::open(&path).unwrap());
+    let sees = |op: &str| here.begin(Access::Read).unwrap().receipt(&OpId::known(op)).unwrap().is_some();
+    let span = here.read_span();
+    let inner = here.read_span();
+    assert!(!sees("a"));
+    put_receipt(&there, "a");
+    drop(inner);
+    assert!(!sees("a"), "the outer span still has its snapshot");
+    here.end_snapshot();
+    assert!(sees("a"), "the next read begins another");
+    put_receipt(&there, "b");
+    assert!(!sees("b"));
+    put_receipt(&here, "c");
+    assert!(sees("b") && sees("c"), "a write is made over what all have written");
+    put_receipt(&there, "d");
+    drop(span);
+    assert!(sees("d"), "without a span each read is by itself");
+    put_receipt(&there, "e");
+    assert!(sees("e"));
+}
