@@ -7,7 +7,7 @@ use toft::time::parse_duration;
 
 use super::positive;
 
-/// Run agents: claim tasks, start a command for each, record the results. Each has a workspace of its own.
+/// Run agents: claim tasks, start a command for each, record the results.
 #[derive(Args, Debug)]
 #[group(skip)]
 #[command(
