@@ -17,6 +17,7 @@ pub mod keeper;
 pub mod landing;
 pub mod lease;
 pub mod login;
+pub mod may;
 pub mod message;
 mod queue;
 pub mod ready;

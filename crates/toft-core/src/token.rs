@@ -6,11 +6,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::{
-    agent::Role, id::TaskId, landing::Landing, lease::Fence, refusal::Refusal, schema::JsonSchema, time::Timestamp,
-    wire::SentCall,
+    agent::Role, id::TaskId, lease::Fence, refusal::Refusal, schema::JsonSchema, time::Timestamp, verbs::calls::find,
+    wire::SentCaller,
 };
 
 /// How every token begins, so that scanners of secrets know one.
@@ -90,14 +89,10 @@ impl TokenRole {
         Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
 
-    /// Whether a token with this role may send this verb.
+    /// Whether a token with this role may send a verb of this name.
     #[must_use]
     pub fn may(self, verb: &str) -> bool {
-        match self {
-            Self::Join => verb == "token.join",
-            Self::Job => OF_A_JOB.contains(&verb),
-            role => needed(verb) <= role,
-        }
+        find(verb).is_some_and(|call| call.allows(self))
     }
 
     /// Whether such a token reads anything.
@@ -154,74 +149,6 @@ impl fmt::Display for TokenRole {
     }
 }
 
-/// Verbs of the token of a running agent: all are about its own task.
-const OF_A_JOB: [&str; 21] = [
-    "clock",
-    "context",
-    "finish",
-    "inbox",
-    "issue.note",
-    "issue.pending",
-    "issue.pending_repositories",
-    "land.row",
-    "lease.live",
-    "peek",
-    "renew",
-    "repositories",
-    "save",
-    "send",
-    "show",
-    "task.attempts",
-    "task.letters",
-    "task.named",
-    "task.row",
-    "worktrees",
-    "ws.show",
-];
-
-/// Verbs that write and that a worker needs for its work.
-const OF_A_WORKER: [&str; 25] = [
-    "agent.register",
-    "claim",
-    "finish",
-    "flow.add",
-    "inbox",
-    "issue.contest",
-    "issue.note",
-    "issue.told",
-    "land.record_check",
-    "lease.processes",
-    "op.remember",
-    "renew",
-    "report",
-    "save",
-    "send",
-    "stop.obey",
-    "sweep",
-    "token.job",
-    "undo.done",
-    "visit",
-    "ws.landed",
-    "ws.move",
-    "ws.pin",
-    "ws.provide",
-    "ws.unregister",
-];
-
-/// Verbs for those who run the server.
-const OF_AN_ADMIN: [&str; 4] = ["gc", "token.create", "token.list", "token.revoke"];
-
-/// The least role that may send a verb.
-fn needed(verb: &str) -> TokenRole {
-    let read = crate::verbs::calls::find(verb).is_some_and(|call| call.access == crate::store::Access::Read);
-    match verb {
-        _ if OF_AN_ADMIN.contains(&verb) => TokenRole::Admin,
-        _ if OF_A_WORKER.contains(&verb) => TokenRole::Worker,
-        _ if read => TokenRole::Viewer,
-        _ => TokenRole::Planner,
-    }
-}
-
 /// The caller, as its token bears out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted {
@@ -231,29 +158,22 @@ pub struct Admitted {
 }
 
 impl TokenJob {
-    /// Whether a request is about this task, and about the lease where it needs one.
-    fn covers(&self, verb: &str, request: &Value) -> bool {
-        let (task, fence) = (self.task.as_str(), self.fence.to_string());
-        let is_task = |value: &Value| value.as_str() == Some(task);
-        let own_fence = request["fence"].as_str() == Some(&fence);
-        let own_pair = json!([task, fence]);
-        let is_own = |all: &Vec<Value>| !all.is_empty() && all.iter().all(|pair| *pair == own_pair);
-        let pairs = |all: &Value| all.as_array().is_some_and(is_own);
-        match verb {
-            "finish" | "save" => own_fence && (request["id"].is_null() || is_task(&request["id"])),
-            "renew" | "lease.live" => pairs(&request["holds"]),
-            "send" => own_fence && (request["task"].is_null() || is_task(&request["task"])),
-            "show" | "context" | "ws.show" => is_task(&request["id"]),
-            "task.row" | "task.attempts" | "task.letters" => is_task(&request["task"]),
-            // What a name means is no secret; what it names is asked for with the whole id.
-            "task.named" | "clock" | "repositories" | "worktrees" => true,
-            "issue.pending" | "issue.pending_repositories" => true,
-            // What it wrote in its ledger; that an issue is closed is for others to say.
-            "issue.note" => matches!(request["what"].as_str(), Some("issue.added" | "issue.edited")),
-            "land.row" => request["landing"].as_str() == Some(Landing::id_of(&self.task).as_str()),
-            "inbox" | "peek" => request["human"] != true && (request["task"].is_null() || is_task(&request["task"])),
-            _ => false,
-        }
+    /// Whether this whole id is that of the task.
+    #[must_use]
+    pub fn is_for(&self, id: &str) -> bool {
+        id == self.task.as_str()
+    }
+
+    /// Whether a write names the lease, and no other task.
+    #[must_use]
+    pub fn proves(&self, fence: Option<&Fence>, id: Option<&str>) -> bool {
+        fence == Some(&self.fence) && id.is_none_or(|id| self.is_for(id))
+    }
+
+    /// Whether these are the lease and nothing else.
+    #[must_use]
+    pub fn holds_alone(&self, holds: &[(TaskId, Fence)]) -> bool {
+        !holds.is_empty() && holds.iter().all(|(task, fence)| *task == self.task && *fence == self.fence)
     }
 }
 
@@ -270,32 +190,28 @@ impl Token {
         agent == self.name || agent.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// Who asks with this token, if it allows the call. The caller's own words count only as far as the token bears them out.
-    pub fn admit(&self, verb: &str, call: &SentCall) -> Result<Admitted, Refusal> {
-        let denied = |why: String| Refusal::TokenDenied { name: self.name.clone(), role: self.role, why };
-        if !self.role.may(verb) {
-            return Err(denied(format!("`{verb}` needs the role {}", needed(verb))));
-        }
-        let caller = &call.caller;
+    /// Who asks with this token. The caller's own words count only as far as the token bears them out; whether it may ask for
+    /// that, [`perform`](crate::verbs::perform) decides.
+    pub fn admit(&self, caller: &SentCaller) -> Result<Admitted, Refusal> {
         if self.host.as_ref().is_some_and(|host| *host != caller.disks) {
-            return Err(denied("it belongs to another machine".to_owned()));
+            return Err(self.denied("it belongs to another machine"));
         }
         let agent = if caller.agent.is_empty() { &self.name } else { &caller.agent };
         // An admin could make itself a token of any name.
         if self.role != TokenRole::Admin && !self.owns(agent) {
-            return Err(denied(format!("it may not act as `{agent}`")));
-        }
-        if let Some(job) = &self.job
-            && !job.covers(verb, &call.request)
-        {
-            return Err(denied(format!("it is for {} only", job.task)));
+            return Err(self.denied(&format!("it may not act as `{agent}`")));
         }
         if let Some(job) = &self.job
             && caller.holds.iter().any(|held| *held != job.fence)
         {
-            return Err(denied("it proves another lease".to_owned()));
+            return Err(self.denied("it proves another lease"));
         }
         Ok(Admitted { agent: agent.clone(), role: self.role.agent_role(caller.role) })
+    }
+
+    /// The refusal of what this token does not allow.
+    pub(crate) fn denied(&self, why: &str) -> Refusal {
+        Refusal::TokenDenied { name: self.name.clone(), role: self.role, why: why.to_owned() }
     }
 
     /// Whether one of two names is below the other, so that one token could act as the other's agent.
@@ -309,14 +225,6 @@ impl Token {
 mod tests {
     use super::*;
     use crate::verbs::calls::CALLS;
-
-    #[test]
-    fn every_verb_that_is_named_exists() {
-        for verb in OF_A_JOB.iter().chain(&OF_A_WORKER).chain(&OF_AN_ADMIN) {
-            assert!(crate::verbs::calls::find(verb).is_some(), "{verb}");
-        }
-        assert!(OF_A_JOB.is_sorted() && OF_A_WORKER.is_sorted() && OF_AN_ADMIN.is_sorted());
-    }
 
     #[test]
     fn a_higher_role_may_all_that_a_lower_may() {
@@ -336,34 +244,18 @@ mod tests {
     }
 
     #[test]
-    fn the_token_of_an_agent_is_for_its_own_task_and_lease() {
-        let fence: Fence = "3.ls_abc".parse().unwrap();
-        let job = TokenJob { task: TaskId::known("tk_1"), fence };
-        let token = Token { name: "ana-1".into(), role: TokenRole::Job, job: Some(job), ..Token::default() };
-        let may = |verb: &str, request: Value| token.admit(verb, &SentCall { request, ..SentCall::default() }).is_ok();
-        assert!(may("save", json!({ "id": "tk_1", "fence": "3.ls_abc" })));
-        assert!(may("finish", json!({ "id": null, "fence": "3.ls_abc" })));
-        assert!(may("renew", json!({ "holds": [["tk_1", "3.ls_abc"]] })));
-        assert!(may("show", json!({ "id": "tk_1" })));
-        for (verb, request) in [
-            ("save", json!({ "id": "tk_2", "fence": "3.ls_abc" })),
-            ("save", json!({ "id": "tk_1" })),
-            ("finish", json!({ "id": "tk_1", "fence": "4.ls_other" })),
-            ("renew", json!({ "holds": [["tk_1", "3.ls_abc"], ["tk_2", "1.ls_x"]] })),
-            ("show", json!({ "id": "tk_2" })),
-            ("show", json!({})),
-            ("claim", json!({})),
-            ("token.create", json!({})),
-            ("inbox", json!({ "human": true })),
+    fn another_name_machine_or_lease_is_not_believed() {
+        let job = TokenJob { task: TaskId::known("tk_1"), fence: "3.ls_abc".parse().unwrap() };
+        let token = Token { name: "ana-1".into(), host: Some("m".into()), job: Some(job), ..Token::default() };
+        let own = SentCaller { disks: "m".into(), holds: vec!["3.ls_abc".parse().unwrap()], ..SentCaller::default() };
+        assert_eq!(token.admit(&own).unwrap().agent, "ana-1");
+        for wrong in [
+            SentCaller { agent: "bob".into(), ..own.clone() },
+            SentCaller { disks: "other".into(), ..own.clone() },
+            SentCaller { holds: vec!["4.ls_other".parse().unwrap()], ..own.clone() },
         ] {
-            assert!(!may(verb, request.clone()), "{verb} {request}");
+            assert!(token.admit(&wrong).is_err(), "{wrong:?}");
         }
-        let other = SentCall {
-            caller: crate::wire::SentCaller { agent: "bob".into(), ..crate::wire::SentCaller::default() },
-            request: json!({}),
-            ..SentCall::default()
-        };
-        assert!(token.admit("clock", &other).is_err(), "another's name");
     }
 
     #[test]

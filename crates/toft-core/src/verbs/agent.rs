@@ -9,6 +9,7 @@ use crate::{
     change::Write,
     id::TaskId,
     lease::LeaseStatus,
+    may::May,
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
     schema::JsonSchema,
@@ -37,6 +38,7 @@ impl Verb for Register {
     type Outcome = Agent;
     const NAME: &'static str = "agent.register";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Agent> {
         let name = match self.name {
@@ -117,6 +119,7 @@ impl Verb for Tell {
     type Outcome = Agent;
     const NAME: &'static str = "agent.tell";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Agent> {
         let mut agent = match &self.agent {
@@ -177,6 +180,7 @@ impl Verb for TellRunner {
     type Outcome = Vec<Agent>;
     const NAME: &'static str = "agent.tell_runner";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Agent>> {
         let agents = work.tx.agents()?.into_iter().filter(|agent| agent.state != AgentState::Gone);
@@ -230,6 +234,7 @@ impl Verb for Remove {
     type Outcome = Agent;
     const NAME: &'static str = "agent.remove";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Agent> {
         let mut agent = find::agent(work, self.agent.as_deref().unwrap_or(work.actor))?;
@@ -262,6 +267,7 @@ impl Verb for Mine {
     type Outcome = Option<Listed>;
     const NAME: &'static str = "agent.mine";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Option<Listed>> {
         match work.tx.agent_named(work.actor)? {
@@ -298,6 +304,7 @@ impl Verb for List {
     type Outcome = Vec<Listed>;
     const NAME: &'static str = "agent.list";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Listed>> {
         let mut listed = Vec::new();

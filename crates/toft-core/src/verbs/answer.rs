@@ -9,11 +9,13 @@ use crate::{
     flow::{Task, TaskStatus, place_in_queue},
     gate::{Gate, GateKind, Opened},
     id::{GateId, TaskId},
+    may::May,
     message::{DeliveryState, HUMAN, MessageKind},
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
     schema::JsonSchema,
     store::Access,
+    token::TokenRole,
 };
 
 /// Answer the question of a waiting task. The task returns to the queue with the answer.
@@ -39,6 +41,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "answer";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {

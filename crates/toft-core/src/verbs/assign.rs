@@ -12,6 +12,7 @@ use crate::{
     agent::{Agent, AgentState},
     change::Write,
     flow::{Task, TaskStatus, place_in_queue},
+    may::May,
     message::{Address, MessageKind},
     queue::assigned_lanes,
     refusal::{Refusal, VerbResult},
@@ -19,6 +20,7 @@ use crate::{
     rights::{self, Action},
     schema::JsonSchema,
     store::{Access, QueueKey, QueueScan},
+    token::TokenRole,
 };
 
 /// Maximum number of tasks of one agent that are freed at once.
@@ -39,6 +41,7 @@ impl Verb for Request {
     type Outcome = Task;
     const NAME: &'static str = "assign";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Task> {
         rights::require(work, Action::Assign)?;
@@ -85,6 +88,7 @@ impl Verb for Check {
     type Outcome = Option<Agent>;
     const NAME: &'static str = "assign.check";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Option<Agent>> {
         rights::require(work, Action::Assign)?;
@@ -105,6 +109,7 @@ impl Verb for Awaited {
     type Outcome = Vec<String>;
     const NAME: &'static str = "assign.awaited";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<String>> {
         let mut awaited = Vec::new();

@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Verb, VerbContext};
 use crate::{
     flow::{DependencyKind, Task, TaskStatus, WorkflowStatus},
+    may::May,
     ready,
     refusal::VerbResult,
     schema::JsonSchema,
     store::{Access, EventQuery, LeasesOf, TaskQuery, WorkflowQuery},
+    token::TokenRole,
 };
 
 /// Check the invariants on every task and workflow that has not ended.
@@ -34,6 +36,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "audit";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let mut broken = Vec::new();

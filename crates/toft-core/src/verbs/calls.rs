@@ -22,6 +22,7 @@ use crate::{
     refusal::{Refusal, VerbResult},
     schema::checked_in,
     store::{Access, Store},
+    token::{Token, TokenRole},
 };
 #[cfg(feature = "schema")]
 use crate::{
@@ -38,6 +39,8 @@ pub struct Call {
     /// Whether it writes.
     pub access: Access,
     read: fn(&Value) -> serde_json::Result<Box<dyn AnyRun>>,
+    allows: fn(TokenRole) -> bool,
+    check_role: fn(&Token) -> Result<(), Refusal>,
     #[cfg(feature = "schema")]
     request: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
     #[cfg(feature = "schema")]
@@ -156,6 +159,8 @@ const fn call<V: Verb>() -> Call {
         name: V::NAME,
         access: V::ACCESS,
         read: read::<V>,
+        allows: |role| V::MAY.allows(role),
+        check_role: |token| V::MAY.check_role(V::NAME, token),
         #[cfg(feature = "schema")]
         request: schemars::SchemaGenerator::subschema_for::<V>,
         #[cfg(feature = "schema")]
@@ -168,6 +173,17 @@ fn read<V: Verb>(request: &Value) -> serde_json::Result<Box<dyn AnyRun>> {
 }
 
 impl Call {
+    /// Refuses a token whose role may not call it, whatever the request. What a request is about is checked when it is run.
+    pub fn check_role(&self, token: &Token) -> Result<(), Refusal> {
+        (self.check_role)(token)
+    }
+
+    /// Whether tokens of a role may call it, for some requests at least.
+    #[must_use]
+    pub fn allows(&self, role: TokenRole) -> bool {
+        (self.allows)(role)
+    }
+
     /// Runs it with a request and returns the outcome.
     pub fn run(&self, store: &dyn Store, caller: &mut Caller<'_>, request: &Value) -> VerbResult<Value> {
         let mut run = (self.read)(request)

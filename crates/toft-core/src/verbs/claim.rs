@@ -26,6 +26,7 @@ use crate::{
     issue::ready::IssueReason,
     landing::{Bounce, Landing},
     lease::{Fence, Holder, Lease, LeaseStatus},
+    may::May,
     queue::{Filter, Queue},
     ready::{self, Reason},
     refusal::{Refusal, Unstartable, VerbError, VerbResult},
@@ -33,6 +34,7 @@ use crate::{
     schema::JsonSchema,
     store::{Access, LeasesOf, Prefetch, QueueKey},
     time::Timestamp,
+    token::TokenRole,
 };
 
 /// The most tasks that one claim takes.
@@ -133,6 +135,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "claim";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
     const ENDS: bool = true;
 
     fn prefetch<'a>(&'a self, actor: &'a str) -> Prefetch<'a> {

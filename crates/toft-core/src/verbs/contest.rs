@@ -16,11 +16,13 @@ use crate::{
     change::{Event, Write},
     flow::{Workflow, WorkflowStatus},
     issue::{IN_PROGRESS, Issue, OPEN},
+    may::May,
     message::{Address, HUMAN, MessageKind},
     refusal::VerbResult,
     repository::Scope,
     schema::JsonSchema,
     store::{Access, EventQuery, LeasesOf, WorkflowQuery},
+    token::TokenRole,
 };
 
 /// The detail of `issue.started` that says which replica wrote the claim to a ledger.
@@ -42,6 +44,7 @@ impl Verb for Open {
     type Outcome = Vec<String>;
     const NAME: &'static str = "issue.open";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<String>> {
         let statuses = WorkflowStatus::ALL.into_iter().filter(|status| !status.finished()).collect();
@@ -125,6 +128,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "issue.contest";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     /// Notifies the person who runs the fleet and the holder, once for each workflow.
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {

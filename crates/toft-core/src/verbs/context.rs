@@ -10,9 +10,11 @@ use crate::{
     gate::Gate,
     id::LandingId,
     landing::Landing,
+    may::May,
     refusal::VerbResult,
     schema::JsonSchema,
     store::{Access, TaskQuery},
+    token::TokenRole,
 };
 
 /// Maximum number of checkpoints that are read.
@@ -63,6 +65,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "context";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer).or_agent(|request, job| job.is_for(&request.id));
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let task = find::last_task(work, &self.id)?;

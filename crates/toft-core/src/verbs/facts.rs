@@ -10,12 +10,14 @@ use crate::{
     id::{LandingId, RepositoryId, TaskId},
     landing::Landing,
     lease::{Fence, Holder, Lease},
+    may::May,
     message::{Address, InboxItem},
     refusal::VerbResult,
     repository::{Scope, Worktree},
     schema::JsonSchema,
     store::{Access, LeasesOf, TaskQuery, WorkflowQuery, WorkspaceQuery},
     time::Timestamp,
+    token::TokenRole,
     workspace::Workspace,
 };
 
@@ -25,11 +27,12 @@ const MOST: usize = 1_000;
 const LETTERS: usize = 1_000;
 
 macro_rules! fact {
-    ($request:ident, $name:literal, $outcome:ty, |$self:ident, $work:ident| $answer:expr) => {
+    ($request:ident, $name:literal, $may:expr, $outcome:ty, |$self:ident, $work:ident| $answer:expr) => {
         impl Verb for $request {
             type Outcome = $outcome;
             const NAME: &'static str = $name;
             const ACCESS: Access = Access::Read;
+            const MAY: May<Self> = $may;
 
             fn run($self, $work: &mut VerbContext<'_>) -> VerbResult<$outcome> {
                 $answer
@@ -44,7 +47,13 @@ pub struct TaskRow {
     pub task: TaskId,
 }
 
-fact!(TaskRow, "task.row", Option<Task>, |self, work| Ok(work.tx.task(&self.task)?));
+fact!(
+    TaskRow,
+    "task.row",
+    May::of(TokenRole::Viewer).or_agent(|request, job| request.task == job.task),
+    Option<Task>,
+    |self, work| Ok(work.tx.task(&self.task)?)
+);
 
 /// The attempts at a task, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -52,7 +61,13 @@ pub struct TaskAttempts {
     pub task: TaskId,
 }
 
-fact!(TaskAttempts, "task.attempts", Vec<Attempt>, |self, work| Ok(work.tx.attempts(&self.task)?));
+fact!(
+    TaskAttempts,
+    "task.attempts",
+    May::of(TokenRole::Viewer).or_agent(|request, job| request.task == job.task),
+    Vec<Attempt>,
+    |self, work| Ok(work.tx.attempts(&self.task)?)
+);
 
 /// The names of tasks for people.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -63,7 +78,7 @@ pub struct TaskNames {
     pub parts: bool,
 }
 
-fact!(TaskNames, "task.names", Vec<String>, |self, work| {
+fact!(TaskNames, "task.names", May::of(TokenRole::Viewer), Vec<String>, |self, work| {
     let name = |task: &TaskId| match self.parts {
         true => find::called_with_parts(work.tx, task),
         false => find::called(work.tx, task),
@@ -80,16 +95,22 @@ pub struct TaskLetters {
     pub read: bool,
 }
 
-fact!(TaskLetters, "task.letters", Vec<InboxItem>, |self, work| {
-    let holders: BTreeSet<_> = work.tx.attempts(&self.task)?.into_iter().map(|attempt| attempt.agent).collect();
-    let mut letters = Vec::new();
-    for holder in holders {
-        letters.extend(work.tx.inbox(holder.as_str(), !self.read, LETTERS)?);
+fact!(
+    TaskLetters,
+    "task.letters",
+    May::of(TokenRole::Viewer).or_agent(|request, job| request.task == job.task),
+    Vec<InboxItem>,
+    |self, work| {
+        let holders: BTreeSet<_> = work.tx.attempts(&self.task)?.into_iter().map(|attempt| attempt.agent).collect();
+        let mut letters = Vec::new();
+        for holder in holders {
+            letters.extend(work.tx.inbox(holder.as_str(), !self.read, LETTERS)?);
+        }
+        letters.retain(|letter| letter.message.to == Address::Holder(self.task.clone()));
+        letters.sort_by_key(|letter| letter.message.created);
+        Ok(letters)
     }
-    letters.retain(|letter| letter.message.to == Address::Holder(self.task.clone()));
-    letters.sort_by_key(|letter| letter.message.created);
-    Ok(letters)
-});
+);
 
 /// A landing, by its whole id.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -97,7 +118,13 @@ pub struct LandingRow {
     pub landing: LandingId,
 }
 
-fact!(LandingRow, "land.row", Option<Landing>, |self, work| Ok(work.tx.landing(&self.landing)?));
+fact!(
+    LandingRow,
+    "land.row",
+    May::of(TokenRole::Viewer).or_agent(|request, job| request.landing == Landing::id_of(&job.task)),
+    Option<Landing>,
+    |self, work| Ok(work.tx.landing(&self.landing)?)
+);
 
 /// The clock of the store.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -112,7 +139,7 @@ pub struct ClockReading {
     pub newest_event: Option<Timestamp>,
 }
 
-fact!(Clock, "clock", ClockReading, |self, work| {
+fact!(Clock, "clock", May::of(TokenRole::Viewer).or_agent(|_, _| true), ClockReading, |self, work| {
     Ok(ClockReading { now: work.now.wall, newest_event: work.tx.newest_event_at()? })
 });
 
@@ -126,7 +153,7 @@ pub struct WorkspaceRows {
     pub live: bool,
 }
 
-fact!(WorkspaceRows, "ws.rows", Vec<Workspace>, |self, work| {
+fact!(WorkspaceRows, "ws.rows", May::of(TokenRole::Viewer), Vec<Workspace>, |self, work| {
     let query = WorkspaceQuery { repository: self.repository, live: self.live, ..WorkspaceQuery::default() };
     Ok(work.tx.workspaces(&query)?)
 });
@@ -137,7 +164,9 @@ pub struct Worktrees {
     pub repository: RepositoryId,
 }
 
-fact!(Worktrees, "worktrees", Vec<Worktree>, |self, work| Ok(work.tx.worktrees(&self.repository)?));
+fact!(Worktrees, "worktrees", May::of(TokenRole::Viewer).or_agent(|_, _| true), Vec<Worktree>, |self, work| Ok(work
+    .tx
+    .worktrees(&self.repository)?));
 
 /// Ids of any kind that start with a prefix.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -147,7 +176,9 @@ pub struct Ids {
     pub limit: usize,
 }
 
-fact!(Ids, "ids", Vec<String>, |self, work| Ok(work.tx.ids(&self.prefix, self.limit.clamp(1, MOST))?));
+fact!(Ids, "ids", May::of(TokenRole::Viewer), Vec<String>, |self, work| Ok(work
+    .tx
+    .ids(&self.prefix, self.limit.clamp(1, MOST))?));
 
 /// How far the store is with an issue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -167,7 +198,7 @@ pub enum IssueStage {
     WorkedOn,
 }
 
-fact!(IssueProgress, "issue.progress", IssueStage, |self, work| {
+fact!(IssueProgress, "issue.progress", May::of(TokenRole::Viewer), IssueStage, |self, work| {
     let Some(workflow) = work.tx.workflow_of_issue(&self.issue)? else { return Ok(IssueStage::Idle) };
     let all = TaskQuery { workflow: Some(workflow.id), ..TaskQuery::default() };
     let held = work.tx.tasks(&all)?.iter().any(|task| task.state.fence > 0);
@@ -181,7 +212,7 @@ pub struct StartedIssues {
     pub scope: Scope,
 }
 
-fact!(StartedIssues, "issue.started", BTreeSet<String>, |self, work| {
+fact!(StartedIssues, "issue.started", May::of(TokenRole::Viewer), BTreeSet<String>, |self, work| {
     let statuses = WorkflowStatus::ALL.into_iter().filter(|status| !status.finished()).collect();
     let workflows = work.tx.workflows(&WorkflowQuery { scope: self.scope, statuses, limit: MOST })?;
     Ok(workflows.iter().filter_map(|workflow| workflow.issue().map(str::to_owned)).collect())
@@ -195,10 +226,16 @@ pub struct PendingRepositories {
     pub limit: usize,
 }
 
-fact!(PendingRepositories, "issue.pending_repositories", BTreeSet<RepositoryId>, |self, work| {
-    let pending = work.tx.ledger_pending(None, self.limit.clamp(1, MOST))?;
-    Ok(pending.into_iter().filter_map(|workflow| workflow.place.repository).collect())
-});
+fact!(
+    PendingRepositories,
+    "issue.pending_repositories",
+    May::of(TokenRole::Viewer).or_agent(|_, _| true),
+    BTreeSet<RepositoryId>,
+    |self, work| {
+        let pending = work.tx.ledger_pending(None, self.limit.clamp(1, MOST))?;
+        Ok(pending.into_iter().filter_map(|workflow| workflow.place.repository).collect())
+    }
+);
 
 /// Which of these leases are live.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -207,15 +244,21 @@ pub struct LiveLeases {
     pub holds: Vec<(TaskId, Fence)>,
 }
 
-fact!(LiveLeases, "lease.live", Vec<Fence>, |self, work| {
-    let mut live = Vec::new();
-    for (task, fence) in self.holds {
-        if work.tx.lease(&task)?.is_some_and(|lease| lease.fence == fence) {
-            live.push(fence);
+fact!(
+    LiveLeases,
+    "lease.live",
+    May::of(TokenRole::Viewer).or_agent(|request, job| job.holds_alone(&request.holds)),
+    Vec<Fence>,
+    |self, work| {
+        let mut live = Vec::new();
+        for (task, fence) in self.holds {
+            if work.tx.lease(&task)?.is_some_and(|lease| lease.fence == fence) {
+                live.push(fence);
+            }
         }
+        Ok(live)
     }
-    Ok(live)
-});
+);
 
 /// The leases of the calling agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -231,7 +274,7 @@ pub struct OwnLease {
     pub holder: Option<Holder>,
 }
 
-fact!(OwnLeases, "lease.own", Vec<OwnLease>, |self, work| {
+fact!(OwnLeases, "lease.own", May::of(TokenRole::Viewer), Vec<OwnLease>, |self, work| {
     let Some(agent) = work.tx.agent_named(work.actor)? else { return Ok(Vec::new()) };
     let leases = work.tx.leases(&LeasesOf::Agent(agent.id))?.into_iter();
     Ok(leases.map(|Lease { task, fence, holder, .. }| OwnLease { task, fence, holder }).collect())
@@ -244,7 +287,7 @@ pub struct LeaseHolders {
     pub leases: BTreeSet<String>,
 }
 
-fact!(LeaseHolders, "lease.holders", Vec<(String, Holder)>, |self, work| {
+fact!(LeaseHolders, "lease.holders", May::of(TokenRole::Viewer), Vec<(String, Holder)>, |self, work| {
     let all = work.tx.leases(&LeasesOf::Repository(None))?;
     let asked = all.into_iter().filter(|lease| self.leases.contains(lease.fence.id.as_str()));
     Ok(asked.filter_map(|lease| Some((lease.fence.id.to_string(), lease.holder?))).collect())
@@ -254,7 +297,7 @@ fact!(LeaseHolders, "lease.holders", Vec<(String, Holder)>, |self, work| {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HostProcesses {}
 
-fact!(HostProcesses, "lease.processes", BTreeSet<Holder>, |self, work| {
+fact!(HostProcesses, "lease.processes", May::of(TokenRole::Worker), BTreeSet<Holder>, |self, work| {
     let host = work.processes.host();
     let mut processes = BTreeSet::new();
     for lease in work.tx.overdue(work.now.wall, Some(host), 0)? {

@@ -5,9 +5,11 @@ use crate::{
     agent::Agent,
     flow::{Task, Workflow},
     id::{AgentId, TaskId, WORD, WorkflowId, WorkspaceId},
+    may::May,
     refusal::{Refusal, VerbError, VerbResult},
     schema::JsonSchema,
     store::{Access, EventQuery, LeasesOf, StoreError, StoreTx, TaskQuery, WorkspaceQuery},
+    token::TokenRole,
     workspace::Workspace,
 };
 use serde::{Deserialize, Serialize};
@@ -43,6 +45,7 @@ impl Verb for TaskNamed {
     type Outcome = TaskId;
     const NAME: &'static str = "task.named";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer).or_agent(|_, _| true);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<TaskId> {
         task(work, &self.text).map(|task| task.id)

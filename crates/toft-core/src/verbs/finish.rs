@@ -15,10 +15,12 @@ use crate::{
     id::{GateId, TaskId, WorkflowId},
     landing::{Landing, LandingOffer},
     lease::Fence,
+    may::May,
     message::{Address, HUMAN, MessageKind},
     refusal::{Refusal, VerbResult},
     schema::JsonSchema,
     store::{Access, Prefetch},
+    token::TokenRole,
 };
 
 /// The highest cost of an attempt: sums of costs stay numbers.
@@ -117,6 +119,8 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "finish";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> =
+        May::of(TokenRole::Worker).or_agent(|request, job| job.proves(request.fence.as_ref(), request.id.as_deref()));
     const ENDS: bool = true;
 
     fn prefetch<'a>(&'a self, _actor: &'a str) -> Prefetch<'a> {

@@ -15,12 +15,14 @@ use crate::{
     },
     id::WorkflowId,
     issue::ready::IssueReason,
+    may::May,
     message::{Address, MessageKind},
     refusal::{Refusal, VerbResult},
     repository::Scope,
     rights::{self, Action},
     schema::JsonSchema,
     store::{Access, LeasesOf, TaskQuery, WorkflowQuery},
+    token::TokenRole,
 };
 
 /// Create a workflow from a plan.
@@ -62,6 +64,7 @@ impl Verb for New {
     type Outcome = Outcome;
     const NAME: &'static str = "flow.new";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         build(work, &self.plan, self.source, None, self.hold)?.make(work)
@@ -72,6 +75,7 @@ impl Verb for From {
     type Outcome = Outcome;
     const NAME: &'static str = "flow.from";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let template = super::template::load(work, &self.template)?;
@@ -262,6 +266,7 @@ impl Verb for Move {
     type Outcome = Workflow;
     const NAME: &'static str = "flow.move";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workflow> {
@@ -336,6 +341,7 @@ impl Verb for Limit {
     type Outcome = Workflow;
     const NAME: &'static str = "flow.limit";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workflow> {
         rights::require(work, Action::Limit)?;
@@ -440,6 +446,7 @@ impl Verb for Show {
     type Outcome = Shown;
     const NAME: &'static str = "flow.show";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Shown> {
         let workflow = find::workflow(work, &self.id)?;
@@ -505,6 +512,7 @@ impl Verb for List {
     type Outcome = Vec<Listed>;
     const NAME: &'static str = "flow.list";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Listed>> {
         let statuses = match self.status {

@@ -5,7 +5,9 @@ use serde_json::Value;
 
 use super::{Verb, VerbContext};
 use crate::{
+    may::May,
     schema::JsonSchema,
+    token::TokenRole,
     {refusal::VerbResult, retention::RetentionKind, store::Access},
 };
 
@@ -30,6 +32,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "gc";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Admin);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let detail = self.gone.iter().map(|(what, count)| (what.as_str().to_owned(), Value::from(*count))).collect();

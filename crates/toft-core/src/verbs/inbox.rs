@@ -6,6 +6,7 @@ use super::{Verb, VerbContext};
 use crate::{
     change::Write,
     id::{MessageId, TaskId},
+    may::May,
     message::{Address, Delivery, DeliveryState, HUMAN, InboxItem},
     refusal::{Refusal, VerbResult},
     schema::JsonSchema,
@@ -45,6 +46,8 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "inbox";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker)
+        .or_agent(|request, job| !request.human && request.task.as_ref().is_none_or(|task| *task == job.task));
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         if self.human {
@@ -121,6 +124,8 @@ impl Verb for Peek {
     type Outcome = Outcome;
     const NAME: &'static str = "peek";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer)
+        .or_agent(|request, job| !request.human && request.task.as_ref().is_none_or(|task| *task == job.task));
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let recipient = if self.human {

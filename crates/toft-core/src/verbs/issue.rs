@@ -11,12 +11,14 @@ use crate::{
     issue::{CLOSED, Issue, ready::IssueReason},
     landing::{Landing, LandingState},
     lease::LeaseStatus,
+    may::May,
     ready::Reason,
     refusal::{Refusal, VerbError, VerbResult},
     repository::Scope,
     schema::JsonSchema,
     store::{Access, EventQuery, LeasesOf, TaskQuery},
     time::Timestamp,
+    token::TokenRole,
 };
 
 /// Maximum number of ended workflows that one query reads.
@@ -147,6 +149,8 @@ impl Verb for Note {
     type Outcome = ();
     const NAME: &'static str = "issue.note";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker)
+        .or_agent(|request, _| matches!(request.what.as_str(), "issue.added" | "issue.edited"));
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         work.register_caller()?;
@@ -190,6 +194,7 @@ impl Verb for OnIt {
     type Outcome = Option<On>;
     const NAME: &'static str = "issue.on_it";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Option<On>> {
         let Some(workflow) = work.tx.workflow_of_issue(&self.issue)? else { return Ok(None) };
@@ -211,6 +216,7 @@ impl Verb for WhyStarted {
     type Outcome = Option<IssueReason>;
     const NAME: &'static str = "issue.why_started";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Option<IssueReason>> {
         let Some(On { workflow, holder }) = (OnIt { issue: self.issue }).run(work)? else { return Ok(None) };
@@ -251,6 +257,7 @@ impl Verb for CheckClosing {
     type Outcome = ();
     const NAME: &'static str = "issue.check_closing";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         let on = OnIt { issue: self.issue.clone() }.run(work)?;
@@ -296,6 +303,7 @@ impl Verb for Pending {
     type Outcome = Vec<News>;
     const NAME: &'static str = "issue.pending";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer).or_agent(|_, _| true);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<News>> {
         let mut news = Vec::new();
@@ -361,6 +369,7 @@ impl Verb for Told {
     type Outcome = ();
     const NAME: &'static str = "issue.told";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         let workflow = find::workflow(work, self.news.workflow.id.as_str())?;

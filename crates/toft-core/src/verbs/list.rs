@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Verb, VerbContext, find};
 use crate::{
     flow::{Task, TaskStatus},
+    may::May,
     refusal::VerbResult,
     repository::Scope,
     schema::JsonSchema,
     store::{Access, TaskQuery},
+    token::TokenRole,
 };
 
 /// Tasks, newest first; of one workflow in plan order.
@@ -60,6 +62,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "list";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let workflow = match &self.workflow {

@@ -4,10 +4,12 @@ use super::{Verb, VerbContext, find};
 use crate::{
     change::Event,
     id::MessageId,
+    may::May,
     refusal::{Refusal, VerbResult},
     repository::Scope,
     schema::JsonSchema,
     store::{Access, EventQuery},
+    token::TokenRole,
 };
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +37,7 @@ impl Verb for Request {
     type Outcome = Vec<Event>;
     const NAME: &'static str = "log";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Event>> {
         let entity = match &self.id {

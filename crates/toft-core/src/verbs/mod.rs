@@ -53,6 +53,7 @@ use crate::{
     flow::Workflow,
     id::{AgentId, IdGenerator, OpId, TaskId, WorkflowId},
     lease::{Fence, Lease, LeaseStatus, Processes},
+    may::May,
     refusal::{Refusal, VerbError, VerbResult},
     repository::Place,
     schema::{HasSchema, JsonSchema},
@@ -69,6 +70,8 @@ pub trait Verb: Clone + Serialize + DeserializeOwned + HasSchema + 'static {
     const NAME: &'static str;
     /// Whether it writes.
     const ACCESS: Access;
+    /// Who may call it. A verb without it does not compile.
+    const MAY: May<Self>;
     /// Whether it can end a workflow.
     const ENDS: bool = false;
     /// Whether it checks which leases the caller can prove.

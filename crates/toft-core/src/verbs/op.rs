@@ -7,9 +7,11 @@ use serde_json::Value;
 use super::{Operation, Verb, VerbContext};
 use crate::{
     change::{Receipt, Write},
+    may::May,
     refusal::{Refusal, VerbResult},
     schema::JsonSchema,
     store::Access,
+    token::TokenRole,
 };
 
 /// The verb in receipts of such operations.
@@ -27,6 +29,7 @@ impl Verb for Recall {
     type Outcome = Option<Value>;
     const NAME: &'static str = "op.recall";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Option<Value>> {
         let Some(receipt) = work.tx.receipt(&self.op.id)? else { return Ok(None) };
@@ -52,6 +55,7 @@ impl Verb for Remember {
     type Outcome = ();
     const NAME: &'static str = "op.remember";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         if work.tx.receipt(&self.op.id)?.is_some() {

@@ -10,6 +10,7 @@ use crate::{
     json,
     refusal::{Refusal, VerbError, VerbResult},
     store::{Access, Prefetch, Store, StoreError},
+    token::Token,
 };
 
 /// A verb that is being run, and its outcome when it has one.
@@ -37,6 +38,8 @@ pub trait AnyRun {
     fn name(&self) -> &'static str;
     /// Whether the verb writes.
     fn access(&self) -> Access;
+    /// Refuses what a token does not cover.
+    fn check_token(&self, token: &Token) -> Result<(), Refusal>;
     /// Its first queries.
     fn prefetch<'a>(&'a self, actor: &'a str) -> Prefetch<'a>;
     /// Runs the verb inside a transaction, and keeps its outcome. May be called again after a conflict.
@@ -56,6 +59,10 @@ impl<V: Verb> AnyRun for VerbRun<V> {
 
     fn access(&self) -> Access {
         V::ACCESS
+    }
+
+    fn check_token(&self, token: &Token) -> Result<(), Refusal> {
+        V::MAY.check(V::NAME, token, &self.verb)
     }
 
     fn prefetch<'a>(&'a self, actor: &'a str) -> Prefetch<'a> {
@@ -89,8 +96,15 @@ pub fn perform<V: Verb>(store: &dyn Store, caller: &mut Caller<'_>, verb: V) -> 
     run.into_outcome()
 }
 
-/// Does the same for a verb of any type; the outcome is in the run.
+/// Does the same for a verb of any type; the outcome is in the run. A caller with a token gets no further than it allows.
 pub fn perform_run(store: &dyn Store, caller: &mut Caller<'_>, run: &mut dyn AnyRun) -> VerbResult<()> {
+    if let Some(token) = caller.token {
+        run.check_token(token)?;
+    }
+    perform_allowed(store, caller, run)
+}
+
+fn perform_allowed(store: &dyn Store, caller: &mut Caller<'_>, run: &mut dyn AnyRun) -> VerbResult<()> {
     let op = caller.op.take();
     loop {
         match attempt(store, caller, op.clone(), run) {
@@ -133,7 +147,8 @@ fn attempt(store: &dyn Store, caller: &mut Caller<'_>, op: Option<Operation>, ru
         Err(VerbError::Refused(refusal)) if work.swept > 0 => {
             tx.validate_reads()?;
             drop(tx);
-            perform(store, caller, sweep::Request {})?;
+            // What time ended has ended, whoever asked.
+            perform_allowed(store, caller, &mut VerbRun::new(sweep::Request {}))?;
             return Err(refusal.into());
         }
         Err(VerbError::Refused(refusal)) => {

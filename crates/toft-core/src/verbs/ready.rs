@@ -6,6 +6,7 @@ use super::{Verb, VerbContext, assign, issue::Offer, sweep};
 use crate::{
     flow::{Task, TaskStatus},
     lease::LeaseStatus,
+    may::May,
     queue::{Filter, Queue},
     ready::{self, Reason},
     refusal::VerbResult,
@@ -13,6 +14,7 @@ use crate::{
     schema::JsonSchema,
     store::{Access, LeasesOf, TaskQuery},
     time::Timestamp,
+    token::TokenRole,
 };
 
 /// Tasks and issues that can start now, best first.
@@ -109,6 +111,7 @@ impl Verb for Stirring {
     type Outcome = bool;
     const NAME: &'static str = "stirring";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<bool> {
         let leases = work.tx.leases(&LeasesOf::Repository(self.scope.repository.clone()))?;
@@ -139,6 +142,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "ready";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let me = work.tx.agent_named(work.actor)?;

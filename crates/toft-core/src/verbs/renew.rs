@@ -9,10 +9,12 @@ use crate::{
     change::Write,
     id::TaskId,
     lease::Fence,
+    may::May,
     refusal::{Refusal, VerbResult},
     schema::JsonSchema,
     store::{Access, LeasesOf},
     time::Timestamp,
+    token::TokenRole,
 };
 
 /// Renew these leases; every lease of the caller's session if none is named.
@@ -47,6 +49,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "renew";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker).or_agent(|request, job| job.holds_alone(&request.holds));
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let me = work.register_caller()?;

@@ -15,10 +15,12 @@ use crate::{
     },
     id::{RepositoryId, TaskId},
     json,
+    may::May,
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
     schema::JsonSchema,
     store::{Access, TaskQuery},
+    token::TokenRole,
 };
 
 /// Add tasks to a workflow.
@@ -62,6 +64,7 @@ impl Verb for Add {
     type Outcome = Outcome;
     const NAME: &'static str = "flow.add";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
@@ -86,6 +89,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "flow.replan";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
@@ -167,6 +171,7 @@ impl Verb for Decide {
     type Outcome = Task;
     const NAME: &'static str = "flow.decide";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Task> {

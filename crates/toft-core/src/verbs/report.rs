@@ -9,6 +9,7 @@ use crate::{
     flow::{Attempt, Outcome, Report, TaskStatus, given_back, propagate},
     id::TaskId,
     lease::Fence,
+    may::May,
     refusal::{Refusal, VerbResult},
     schema::JsonSchema,
     store::Access,
@@ -31,6 +32,7 @@ impl Verb for Request {
     type Outcome = Attempt;
     const NAME: &'static str = "report";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Attempt> {

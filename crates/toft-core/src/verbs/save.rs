@@ -12,10 +12,12 @@ use crate::{
     flow::{Task, TaskStatus},
     id::{CheckpointId, TaskId},
     lease::Fence,
+    may::May,
     refusal::{Refusal, VerbResult},
     schema::JsonSchema,
     store::{Access, Prefetch},
     time::Timestamp,
+    token::TokenRole,
 };
 
 /// Save progress on a held task. Without a message or a value it only renews the lease.
@@ -81,6 +83,8 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "save";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> =
+        May::of(TokenRole::Worker).or_agent(|request, job| job.proves(request.fence.as_ref(), request.id.as_deref()));
 
     fn prefetch<'a>(&'a self, _actor: &'a str) -> Prefetch<'a> {
         Prefetch::Hold { task: self.id.as_deref().unwrap_or_default() }

@@ -11,10 +11,12 @@ use crate::{
     change::Write,
     id::{MessageId, TaskId, WorkflowId},
     lease::Fence,
+    may::May,
     message::{ALL, Address, Delivery, DeliveryState, HUMAN, Message, MessageKind},
     refusal::{Refusal, VerbResult},
     schema::JsonSchema,
     store::{Access, LeasesOf},
+    token::TokenRole,
 };
 
 /// Send a message.
@@ -61,6 +63,8 @@ impl Verb for Request {
     type Outcome = Message;
     const NAME: &'static str = "send";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> =
+        May::of(TokenRole::Worker).or_agent(|request, job| job.proves(request.fence.as_ref(), request.task.as_deref()));
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Message> {
         if self.body.trim().is_empty() {

@@ -10,11 +10,13 @@ use crate::{
     flow::{Attempt, Dependency, Task, TaskStatus},
     gate::Gate,
     id::{AgentId, TaskId},
+    may::May,
     ready::Reason,
     refusal::{Refusal, VerbResult},
     schema::JsonSchema,
     store::{Access, EventQuery, WorkspaceQuery},
     time::Timestamp,
+    token::TokenRole,
     workspace::WorkspaceState,
 };
 
@@ -117,6 +119,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "show";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer).or_agent(|request, job| job.is_for(&request.id));
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         if let Some(key) = &self.state {

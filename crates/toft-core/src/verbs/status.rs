@@ -10,12 +10,14 @@ use crate::{
     flow::{Task, TaskStatus, WorkflowStatus},
     gate::GateKind,
     id::TaskId,
+    may::May,
     message::{HUMAN, MessageKind},
     refusal::VerbResult,
     repository::Scope,
     schema::JsonSchema,
     store::{Access, LeasesOf, TaskQuery, WorkspaceQuery},
     time::Timestamp,
+    token::TokenRole,
 };
 
 /// An overview of the work.
@@ -163,6 +165,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "status";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let (working, more) = self.working(work)?;

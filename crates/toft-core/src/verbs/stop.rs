@@ -16,11 +16,13 @@ use crate::{
     },
     id::TaskId,
     lease::{Fence, Lease, LeaseStatus},
+    may::May,
     refusal::{Refusal, VerbError as No, VerbResult},
     rights::{self, Action},
     schema::JsonSchema,
     store::{Access, LeasesOf},
     time::Timestamp,
+    token::TokenRole,
 };
 
 /// Stop the work on a task.
@@ -60,6 +62,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "stop";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
@@ -110,6 +113,7 @@ impl Verb for Obey {
     type Outcome = finish::Outcome;
     const NAME: &'static str = "stop.obey";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<finish::Outcome> {

@@ -13,9 +13,11 @@ use crate::{
     change::Write,
     flow::{AttemptResult, Task, TaskState, TaskStatus, end_lease, ledger_changed, place_in_queue, propagate},
     lease::{Holder, Lease, LeaseStatus, Liveness, Lost, Processes},
+    may::May,
     refusal::VerbResult,
     schema::JsonSchema,
     store::Access,
+    token::TokenRole,
 };
 
 /// End every lost lease, and do nothing else.
@@ -27,6 +29,7 @@ impl Verb for Request {
     type Outcome = usize;
     const NAME: &'static str = "sweep";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<usize> {
@@ -44,6 +47,7 @@ impl Verb for Wanted {
     type Outcome = bool;
     const NAME: &'static str = "sweep.wanted";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<bool> {
         let stepped_back = clock::stepped_back(work)?.is_some();

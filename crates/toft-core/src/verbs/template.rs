@@ -10,10 +10,12 @@ use crate::{
     change::Write,
     flow::{Template, Variable, WorkflowPlan, check_names},
     id::TemplateId,
+    may::May,
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
     schema::JsonSchema,
     store::Access,
+    token::TokenRole,
 };
 
 /// Maximum number of templates in a chain of extensions.
@@ -39,6 +41,7 @@ impl Verb for Put {
     type Outcome = Template;
     const NAME: &'static str = "template.put";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Template> {
         if self.name.is_empty() || self.name.contains('@') {
@@ -90,6 +93,7 @@ impl Verb for List {
     type Outcome = Vec<Template>;
     const NAME: &'static str = "template.list";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Template>> {
         Ok(work.tx.templates()?.into_iter().filter(|template| template.removed.is_none()).collect())
@@ -108,6 +112,7 @@ impl Verb for Show {
     type Outcome = Template;
     const NAME: &'static str = "template.show";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Template> {
         load(work, &self.name)
@@ -125,6 +130,7 @@ impl Verb for Remove {
     type Outcome = Template;
     const NAME: &'static str = "template.remove";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Template> {
         rights::require(work, Action::RemoveTemplate)?;

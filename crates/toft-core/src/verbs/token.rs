@@ -11,6 +11,7 @@ use crate::{
     change::Write,
     id::TaskId,
     lease::Fence,
+    may::May,
     refusal::{Refusal, VerbResult},
     schema::JsonSchema,
     store::Access,
@@ -41,6 +42,7 @@ impl Verb for Create {
     type Outcome = Token;
     const NAME: &'static str = "token.create";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Admin);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Token> {
         if self.role == TokenRole::Job {
@@ -78,6 +80,7 @@ impl Verb for Join {
     type Outcome = Token;
     const NAME: &'static str = "token.join";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Join);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Token> {
         let code =
@@ -113,6 +116,7 @@ impl Verb for ForJob {
     type Outcome = Token;
     const NAME: &'static str = "token.job";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Token> {
         let (lease, task) = (work.tx.lease(&self.task)?, work.tx.task(&self.task)?);
@@ -161,6 +165,7 @@ impl Verb for ForPerson {
     type Outcome = Token;
     const NAME: &'static str = "token.person";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Token> {
         // A name stays with who had it first: people may change what a provider calls them.
@@ -189,6 +194,7 @@ impl Verb for List {
     type Outcome = Vec<Token>;
     const NAME: &'static str = "token.list";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Admin);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Token>> {
         let mut all = work.tx.tokens()?;
@@ -211,6 +217,7 @@ impl Verb for Revoke {
     type Outcome = usize;
     const NAME: &'static str = "token.revoke";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Admin);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<usize> {
         let mut all = work.tx.tokens()?;

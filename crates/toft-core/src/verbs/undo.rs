@@ -14,10 +14,12 @@ use crate::{
     id::{OpId, TaskId, WorkflowId},
     issue::Put,
     json,
+    may::May,
     refusal::{Refusal, VerbResult},
     repository::Scope,
     schema::JsonSchema,
     store::{Access, EventQuery, TaskQuery},
+    token::TokenRole,
 };
 
 /// Number of events that are read; the second is used if the first is not enough.
@@ -110,6 +112,7 @@ impl Verb for Last {
     type Outcome = Vec<Undo>;
     const NAME: &'static str = "undo.last";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
     const PROVES: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Undo>> {
@@ -146,6 +149,7 @@ impl Verb for Take {
     type Outcome = Undo;
     const NAME: &'static str = "undo.take";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Undo> {
@@ -203,6 +207,7 @@ impl Verb for Undone {
     type Outcome = ();
     const NAME: &'static str = "undo.done";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         record(work, &self.undo, self.redo)

@@ -7,10 +7,12 @@ use super::{Verb, VerbContext};
 use crate::{
     change::Write,
     id::RepositoryId,
+    may::May,
     refusal::{Refusal, VerbResult},
     repository::{Repository, Worktree, check_clone_url},
     schema::JsonSchema,
     store::Access,
+    token::TokenRole,
 };
 
 /// Register this checkout, as the VCS describes it now.
@@ -31,6 +33,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "visit";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(mut self, work: &mut VerbContext<'_>) -> VerbResult<bool> {
         let known = work.tx.repositories()?.into_iter().find(|known| known.id == self.repository.id);
@@ -82,6 +85,7 @@ impl Verb for CloneFrom {
     type Outcome = Repository;
     const NAME: &'static str = "repository.clone_from";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Repository> {
         if let Some(Err(problem)) = self.url.as_deref().map(check_clone_url) {
@@ -114,6 +118,7 @@ impl Verb for List {
     type Outcome = Vec<(Repository, Vec<Worktree>)>;
     const NAME: &'static str = "repositories";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer).or_agent(|_, _| true);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Self::Outcome> {
         let mut listed = Vec::new();

@@ -118,7 +118,8 @@ impl ServedSpace {
         let Some(call) = calls::find(name) else {
             return Err(Refusal::NotFound { what: "verb".into(), text: name.to_owned() }.into());
         };
-        let admitted = token.admit(name, &sent)?;
+        call.check_role(&token)?;
+        let admitted = token.admit(&sent.caller)?;
         sent.check()?;
         sent.limit(&self.policy);
         if let Some(op) = sent.op.as_mut().filter(|op| op.request.is_empty()) {

@@ -8,10 +8,12 @@ use crate::{
     change::Write,
     id::RepositoryId,
     landing::{CheckRun, Verdict},
+    may::May,
     refusal::VerbResult,
     rights::{self, Action},
     schema::JsonSchema,
     store::Access,
+    token::TokenRole,
 };
 
 /// Record a run of the check on a tree.
@@ -37,6 +39,7 @@ impl Verb for RecordCheck {
     type Outcome = Verdict;
     const NAME: &'static str = "land.record_check";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Verdict> {
         rights::require(work, Action::Land)?;
@@ -65,6 +68,7 @@ impl Verb for Verdicts {
     type Outcome = Vec<Verdict>;
     const NAME: &'static str = "land.verdicts";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Verdict>> {
         let mut known = Vec::new();
@@ -86,6 +90,7 @@ impl Verb for Flaky {
     type Outcome = Vec<Verdict>;
     const NAME: &'static str = "land.flaky";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Verdict>> {
         Ok(work.tx.flaky_verdicts(&self.repository)?)

@@ -23,11 +23,13 @@ use crate::{
     flow::{DependencyKind, Task, TaskStatus},
     id::LandingId,
     landing::{Landing, LandingOffer, LandingState, LandingWait, Reviewer, order},
+    may::May,
     refusal::{Refusal, VerbError, VerbResult},
     repository::Scope,
     rights::{self, Action},
     schema::JsonSchema,
     store::{Access, LandingQuery},
+    token::TokenRole,
 };
 
 /// Offers the commits of a finished task. Work that was sent back keeps its place in the queue.
@@ -105,6 +107,7 @@ impl Verb for Revert {
     type Outcome = Landing;
     const NAME: &'static str = "land.revert";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
         rights::require(work, Action::Land)?;
@@ -179,6 +182,7 @@ impl Verb for Begin {
     type Outcome = ();
     const NAME: &'static str = "land.begin";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<()> {
         rights::require(work, Action::Land)
@@ -229,6 +233,7 @@ impl Verb for List {
     type Outcome = Vec<ListedLanding>;
     const NAME: &'static str = "land.list";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<ListedLanding>> {
         let repository = self.scope.repository.clone();

@@ -8,10 +8,12 @@ use crate::{
     change::Write,
     id::LandingId,
     landing::{Landing, PullRequest},
+    may::May,
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
     schema::JsonSchema,
     store::Access,
+    token::TokenRole,
 };
 
 /// Let finished work land in another target, because the configuration says another one now.
@@ -26,6 +28,7 @@ impl Verb for Retarget {
     type Outcome = Landing;
     const NAME: &'static str = "land.retarget";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
         rights::require(work, Action::Land)?;
@@ -60,6 +63,7 @@ impl Verb for Take {
     type Outcome = Landing;
     const NAME: &'static str = "land.take";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
         rights::require(work, Action::Land)?;
@@ -94,6 +98,7 @@ impl Verb for RecordPullRequest {
     type Outcome = Landing;
     const NAME: &'static str = "land.record_pull_request";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
         rights::require(work, Action::Land)?;

@@ -8,10 +8,12 @@ use crate::{
     change::Write,
     flow::TaskStatus,
     landing::{Bounce, BounceReason, Landing, LandingState, WorkApproval},
+    may::May,
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
     schema::JsonSchema,
     store::Access,
+    token::TokenRole,
 };
 
 /// Approve finished work, or return it with comments.
@@ -40,6 +42,7 @@ impl Verb for Review {
     type Outcome = Landing;
     const NAME: &'static str = "land.review";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
     const ENDS: bool = true;
 
     fn run(mut self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {

@@ -10,11 +10,13 @@ use crate::{
     gate::{Gate, GateKind},
     id::{GateId, LandingId, TaskId, WorkflowId},
     landing::{Bounce, BounceReason, LandedAs, Landing, LandingOffer, LandingState, Verdict},
+    may::May,
     message::{Address, HUMAN, MessageKind},
     refusal::{Refusal, VerbResult},
     rights::{self, Action},
     schema::JsonSchema,
     store::{Access, TaskQuery},
+    token::TokenRole,
     verbs::{flow::revive, replan::recount_dependents, send},
 };
 
@@ -48,6 +50,7 @@ impl Verb for RecordLandings {
     type Outcome = Vec<Landing>;
     const NAME: &'static str = "land.record_landings";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Landing>> {
@@ -126,6 +129,7 @@ impl Verb for BounceLanding {
     type Outcome = Landing;
     const NAME: &'static str = "land.bounce";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
@@ -267,6 +271,7 @@ impl Verb for Move {
     type Outcome = Landing;
     const NAME: &'static str = "land.move";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Planner);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {

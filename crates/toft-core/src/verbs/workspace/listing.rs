@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::verbs::{Verb, VerbContext, find};
 use crate::{
     lease::LeaseStatus,
+    may::May,
     refusal::VerbResult,
     repository::Scope,
     schema::JsonSchema,
     store::{Access, WorkspaceQuery},
     time::Timestamp,
+    token::TokenRole,
     workspace::{Workspace, WorkspaceKind},
 };
 
@@ -81,6 +83,7 @@ impl Verb for List {
     type Outcome = Vec<Listed>;
     const NAME: &'static str = "ws.list";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Listed>> {
         let query = WorkspaceQuery { repository: self.scope.repository, live: !self.all, limit: self.limit };
@@ -101,6 +104,7 @@ impl Verb for Show {
     type Outcome = Listed;
     const NAME: &'static str = "ws.show";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer).or_agent(|request, job| job.is_for(&request.id));
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Listed> {
         let workspace = find::workspace(work, &self.id)?;

@@ -16,9 +16,11 @@ use crate::{
     id::{TaskId, WorkspaceId},
     landing::Landing,
     lease::{Fence, LeaseStatus},
+    may::May,
     refusal::{Refusal, VerbResult},
     schema::JsonSchema,
     store::{Access, TaskQuery, WorkspaceQuery},
+    token::TokenRole,
     workspace::{Left, Workspace, WorkspaceKind, WorkspaceState},
 };
 
@@ -102,6 +104,7 @@ impl Verb for Name {
     type Outcome = Named;
     const NAME: &'static str = "ws.name";
     const ACCESS: Access = Access::Read;
+    const MAY: May<Self> = May::of(TokenRole::Viewer);
 
     /// Named after the issue if it has only one task; otherwise after the task.
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Named> {
@@ -155,6 +158,7 @@ impl Verb for Provide {
     type Outcome = Provided;
     const NAME: &'static str = "ws.provide";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Provided> {
         work.register_caller()?;
@@ -351,6 +355,7 @@ impl Verb for Move {
     type Outcome = Workspace;
     const NAME: &'static str = "ws.move";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
         work.register_caller()?;
@@ -446,6 +451,7 @@ impl Verb for Unregister {
     type Outcome = Workspace;
     const NAME: &'static str = "ws.unregister";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
         work.register_caller()?;
@@ -483,6 +489,7 @@ impl Verb for RecordLanded {
     type Outcome = Workspace;
     const NAME: &'static str = "ws.landed";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
         work.register_caller()?;
@@ -516,6 +523,7 @@ impl Verb for Pin {
     type Outcome = Workspace;
     const NAME: &'static str = "ws.pin";
     const ACCESS: Access = Access::Write;
+    const MAY: May<Self> = May::of(TokenRole::Worker);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workspace> {
         work.register_caller()?;
