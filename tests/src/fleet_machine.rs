@@ -51,7 +51,7 @@ impl FleetMachine {
     }
 }
 
-/// A server, a planner and a worker, each with a clone of one repository.
+/// A server, a coordinator and a worker, each with a clone of one repository.
 pub struct FleetTeam {
     /// Where the server is.
     pub owner: Home,
@@ -59,11 +59,11 @@ pub struct FleetTeam {
     pub server: FleetServer,
     /// The repository that everybody clones.
     pub url: String,
-    /// The planner.
+    /// The coordinator.
     pub ana: FleetMachine,
     /// The worker.
     pub far: FleetMachine,
-    /// The planner's clone.
+    /// The coordinator's clone.
     pub here: PathBuf,
     /// The worker's clone.
     pub there: PathBuf,
@@ -82,7 +82,7 @@ impl FleetTeam {
         let seed = owner.git("seed");
         let url = owner.path().join("shop.git").display().to_string();
         owner.run(&seed, "git", &["clone", "-q", "--bare", ".", &url]);
-        let ana = FleetMachine::new(&server, &owner, "ana", "planner");
+        let ana = FleetMachine::new(&server, &owner, "ana", "coordinator");
         let far = FleetMachine::new(&server, &owner, "far", "worker");
         let (here, there) = (ana.clone_of(&url, "shop"), far.clone_of(&url, "shop"));
         Self { owner, server, url, ana, far, here, there }

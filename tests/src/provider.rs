@@ -51,7 +51,7 @@ impl Provider {
     /// The same, at an address.
     pub fn serve_at(&self, home: &Home, address: &str, more: &[&str]) -> FleetServer {
         let mut args = vec!["--oidc", &self.url, "--oidc-client", "toft"];
-        args.extend(["--oidc-role", "planner=leads", "--oidc-role", "viewer=staff"]);
+        args.extend(["--oidc-role", "coordinator=leads", "--oidc-role", "viewer=staff"]);
         args.extend(more);
         FleetServer::listen(home, &home.path().join("fleet.db").display().to_string(), address, &args)
     }

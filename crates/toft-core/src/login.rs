@@ -24,7 +24,8 @@ impl FromStr for RoleRule {
             None => (None, who),
         };
         let known = TokenRole::parse(role).filter(|role| *role >= TokenRole::Viewer);
-        let role = known.ok_or_else(|| format!("`{role}` is no role; there are viewer, worker, planner and admin"))?;
+        let role =
+            known.ok_or_else(|| format!("`{role}` is no role; there are viewer, worker, coordinator and admin"))?;
         match value.is_empty() {
             true => Err("the value is empty".to_owned()),
             false => Ok(Self { space, role, value: value.to_owned() }),
@@ -53,12 +54,12 @@ mod tests {
     #[test]
     fn the_highest_role_counts_in_its_space_only() {
         let rules: Vec<RoleRule> =
-            ["viewer=staff", "planner=leads", "red/admin=red-leads"].map(|text| text.parse().unwrap()).into();
+            ["viewer=staff", "coordinator=leads", "red/admin=red-leads"].map(|text| text.parse().unwrap()).into();
         let of = |space: &str, values: &[&str]| {
             let values: Vec<String> = values.iter().map(|text| (*text).to_owned()).collect();
             role_in(&rules, space, "main", &values)
         };
-        assert_eq!(of("main", &["staff", "leads"]), Some(TokenRole::Planner));
+        assert_eq!(of("main", &["staff", "leads"]), Some(TokenRole::Coordinator));
         assert_eq!(of("main", &["red-leads"]), None);
         assert_eq!(of("red", &["red-leads", "staff"]), Some(TokenRole::Admin));
         assert_eq!(of("main", &[]), None);

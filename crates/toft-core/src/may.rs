@@ -10,18 +10,33 @@ use crate::{
 pub struct May<V> {
     least: TokenRole,
     of_agent: Option<fn(&V, &TokenJob) -> bool>,
+    raised: Option<Raised<V>>,
+}
+
+/// Requests that need a higher role than others of their verb.
+#[derive(Debug)]
+struct Raised<V> {
+    least: TokenRole,
+    counts: fn(&V) -> bool,
+    why: &'static str,
 }
 
 impl<V> May<V> {
     /// A token of this role, or of a higher one.
     pub const fn of(least: TokenRole) -> Self {
-        Self { least, of_agent: None }
+        Self { least, of_agent: None, raised: None }
     }
 
     /// Also the token of a running agent, for requests that are about its own task.
     #[must_use]
     pub const fn or_agent(self, is_about: fn(&V, &TokenJob) -> bool) -> Self {
         Self { of_agent: Some(is_about), ..self }
+    }
+
+    /// A higher role for some requests.
+    #[must_use]
+    pub const fn raised(self, least: TokenRole, counts: fn(&V) -> bool, why: &'static str) -> Self {
+        Self { raised: Some(Raised { least, counts, why }), ..self }
     }
 
     /// Whether tokens of a role may call it, for some requests at least.
@@ -45,6 +60,12 @@ impl<V> May<V> {
     /// Refuses a request that this token does not cover.
     pub fn check(&self, verb: &str, token: &Token, request: &V) -> Result<(), Refusal> {
         self.check_role(verb, token)?;
+        if let Some(raised) = &self.raised
+            && (raised.counts)(request)
+            && token.role < raised.least
+        {
+            return Err(token.denied(raised.why));
+        }
         match (token.role, &token.job, self.of_agent) {
             (TokenRole::Job, Some(job), Some(is_about)) if is_about(request, job) => Ok(()),
             (TokenRole::Job, Some(job), _) => Err(token.denied(&format!("it is for {} only", job.task))),
@@ -101,6 +122,19 @@ mod tests {
         assert!(!may(&token, claim::Request::default()) && !may(&token, tokens::List::default()));
         let lost = Token { job: None, ..token };
         assert!(!may(&lost, facts::Clock {}), "a token without its task covers nothing");
+    }
+
+    #[test]
+    fn persons_inbox_is_read_by_coordinators() {
+        let token = |role| Token { role, ..Token::default() };
+        for human in [false, true] {
+            let (peek, inbox) =
+                (inbox::Peek { human, ..Default::default() }, inbox::Request { human, ..Default::default() });
+            assert_eq!(may(&token(TokenRole::Viewer), peek.clone()), !human);
+            assert_eq!(may(&token(TokenRole::Worker), peek.clone()), !human);
+            assert_eq!(may(&token(TokenRole::Worker), inbox.clone()), !human);
+            assert!(may(&token(TokenRole::Coordinator), peek) && may(&token(TokenRole::Coordinator), inbox));
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Repository {
     /// Its clones and remotes, each in one canonical spelling.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remotes: Vec<String>,
-    /// The address from which machines of a fleet clone it. Only planners name one: nothing that a clone says of itself is
+    /// The address from which machines of a fleet clone it. Only coordinators name one: nothing that a clone says of itself is
     /// followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clone_url: Option<String>,

@@ -61,14 +61,14 @@ pub enum TokenRole {
     /// Takes tasks and works on them.
     Worker,
     /// Makes plans, answers questions, lands work and stops agents.
-    Planner,
+    Coordinator,
     /// Everything, tokens too.
     Admin,
 }
 
 impl TokenRole {
     /// Every role, from least to most.
-    pub const ALL: [Self; 6] = [Self::Join, Self::Job, Self::Viewer, Self::Worker, Self::Planner, Self::Admin];
+    pub const ALL: [Self; 6] = [Self::Join, Self::Job, Self::Viewer, Self::Worker, Self::Coordinator, Self::Admin];
 
     /// The word for it.
     #[must_use]
@@ -78,7 +78,7 @@ impl TokenRole {
             Self::Job => "job",
             Self::Viewer => "viewer",
             Self::Worker => "worker",
-            Self::Planner => "planner",
+            Self::Coordinator => "coordinator",
             Self::Admin => "admin",
         }
     }
@@ -86,6 +86,8 @@ impl TokenRole {
     /// The role with this name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
+        // Its name before there was one set of names for roles here and at a server.
+        let text = if text == "planner" { Self::Coordinator.as_str() } else { text };
         Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
 
@@ -136,8 +138,8 @@ impl TokenRole {
     pub fn agent_role(self, claimed: Option<Role>) -> Option<Role> {
         match (self, claimed) {
             (Self::Admin, claimed) => claimed,
-            (Self::Planner, Some(role @ (Role::Human | Role::Worker))) => Some(role),
-            (Self::Planner, _) => Some(Role::Coordinator),
+            (Self::Coordinator, Some(role @ (Role::Human | Role::Worker))) => Some(role),
+            (Self::Coordinator, _) => Some(Role::Coordinator),
             _ => Some(Role::Worker),
         }
     }
@@ -263,8 +265,8 @@ mod tests {
         for role in [TokenRole::Worker, TokenRole::Job, TokenRole::Viewer] {
             assert_eq!(role.agent_role(Some(Role::Human)), Some(Role::Worker));
         }
-        assert_eq!(TokenRole::Planner.agent_role(None), Some(Role::Coordinator));
-        assert_eq!(TokenRole::Planner.agent_role(Some(Role::Human)), Some(Role::Human));
+        assert_eq!(TokenRole::Coordinator.agent_role(None), Some(Role::Coordinator));
+        assert_eq!(TokenRole::Coordinator.agent_role(Some(Role::Human)), Some(Role::Human));
         assert_eq!(TokenRole::Admin.agent_role(None), None);
     }
 }

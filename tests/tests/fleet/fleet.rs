@@ -42,10 +42,10 @@ fn clone_of(home: &Home, name: &str) -> PathBuf {
 fn an_agent_has_a_token_for_its_own_task_that_ends_with_its_lease() {
     let (owner, server) = Home::with(server);
     let home = user_of(&server, &owner, "build", "worker");
-    let planner = user_of(&server, &owner, "ana", "planner");
-    let repo = clone_of(&planner, "api");
-    planner.toft(&repo, &["flow", "new", "one"]).ok();
-    planner.toft(&repo, &["flow", "new", "two"]).ok();
+    let coordinator = user_of(&server, &owner, "ana", "coordinator");
+    let repo = clone_of(&coordinator, "api");
+    coordinator.toft(&repo, &["flow", "new", "one"]).ok();
+    coordinator.toft(&repo, &["flow", "new", "two"]).ok();
     let at = repo.display().to_string();
     home.run(home.path(), "git", &["clone", "-q", &at, "api"]);
     let clone = home.path().join("api");
@@ -77,7 +77,7 @@ toft finish -m done --evidence HEAD >> "$HOME/said" 2>&1 || echo failed >> "$HOM
         let (status, _) = curl(&home, &format!("{}/v1/status", server.url), token, &[]);
         assert_eq!(status, 401, "its lease has ended");
     }
-    let done = planner.toft(&repo, &["list", "--json"]).data();
+    let done = coordinator.toft(&repo, &["list", "--json"]).data();
     assert!(done.as_array().unwrap().iter().all(|row| row["status"] == "done"), "{done}");
 }
 
@@ -87,7 +87,7 @@ fn a_server_that_is_killed_loses_nothing_and_clients_wait_for_the_next() {
     let store = owner.path().join("fleet.db").display().to_string();
     let mut server = FleetServer::start(&owner, &store, &[]);
     let address = server.url.trim_start_matches("http://").to_owned();
-    let home = user_of(&server, &owner, "ana", "planner");
+    let home = user_of(&server, &owner, "ana", "coordinator");
     let repo = clone_of(&home, "api");
     for n in 0..20 {
         home.toft(&repo, &["flow", "new", &format!("t{n}")]).ok();
@@ -124,7 +124,7 @@ fn a_server_that_is_killed_loses_nothing_and_clients_wait_for_the_next() {
 #[test]
 fn events_are_followed_from_where_a_reader_stopped() {
     let (owner, server) = Home::with(server);
-    let home = user_of(&server, &owner, "ana", "planner");
+    let home = user_of(&server, &owner, "ana", "coordinator");
     let repo = clone_of(&home, "api");
     home.toft(&repo, &["flow", "new", "one"]).ok();
     let secret = fs::read_to_string(home.path().join("token")).unwrap();
@@ -150,14 +150,14 @@ fn events_are_followed_from_where_a_reader_stopped() {
 #[test]
 fn tokens_are_needed_kept_apart_and_revoked() {
     let (owner, server) = Home::with(server);
-    let home = user_of(&server, &owner, "ana", "planner");
+    let home = user_of(&server, &owner, "ana", "coordinator");
     let repo = clone_of(&home, "api");
     // Nobody acts under another's name, and a name below another's is not given away.
     home.toft(&repo, &["claim", "--as", "bob"]).refuses(4, "may not act as `bob`");
     let env = [("TOFT_STORE", owner.path().join("fleet.db").display().to_string())];
     let env = env.each_ref().map(|(name, value)| (*name, value.as_str()));
     owner.toft_with(Path::new("/"), &env, &["token", "create", "ana-1"]).refuses(2, "another's");
-    // A planner makes no tokens.
+    // A coordinator makes no tokens.
     home.toft(&repo, &["token", "create", "eve"]).fails(4);
     // A token goes to no other server.
     let mut other = home.command(&repo, toft_stories::toft_bin(), &["status"]);
@@ -191,7 +191,7 @@ fn a_server_speaks_tls_and_its_certificate_is_verified() {
     let store = dir.join("fleet.db").display().to_string();
     let server = FleetServer::start(&owner, &store, &["--cert", &cert, "--key", &key]);
     assert!(server.url.starts_with("https://"));
-    let secret = server.token(&owner, "ana", "planner");
+    let secret = server.token(&owner, "ana", "coordinator");
     let url = server.url.clone();
     owner.set("TOFT_STORE", &url);
     owner.set("TOFT_TOKEN", &secret);

@@ -41,7 +41,7 @@ fn every_verb_answers_every_kind_of_token_as_the_table_says() {
     let home = Home::new();
     let (server, elsewhere) = (server(&home), Home::new());
     let other = FleetServer::start(&elsewhere, &elsewhere.path().join("other.db").display().to_string(), &[]);
-    let roles = ["viewer", "worker", "planner", "admin"];
+    let roles = ["viewer", "worker", "coordinator", "admin"];
     let mut tokens: Vec<(&str, String)> =
         roles.iter().map(|role| (*role, server.token(&home, &format!("t{role}"), role))).collect();
     let mut wire = Wire::to(&server);
@@ -136,7 +136,7 @@ fn work_that_one_server_gets_is_claimed_by_who_waits_at_another() {
     let home = Home::new();
     let store = home.path().join("fleet.db").display().to_string();
     let (first, second) = (server(&home), FleetServer::start(&home, &store, &[]));
-    let token = first.token(&home, "ana", "planner");
+    let token = first.token(&home, "ana", "coordinator");
     let waiting = {
         let (mut wire, token) = (Wire::to(&first), token.clone());
         std::thread::spawn(move || {

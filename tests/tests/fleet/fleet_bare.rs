@@ -134,7 +134,7 @@ fn tell() {
     assert!(joined, "{said}");
     let agent = "cat > /dev/null; echo bonjour >> greeting; git add -A; git commit -q -m greet";
     let run = ["run", "--clone", "--until-idle", "--store", &server.url, "--", "sh", "-c", agent];
-    // Nothing is cloned that no planner named.
+    // Nothing is cloned that no coordinator named.
     let (worked, said) = on_bare(&run);
     assert!(!worked && said.contains("no repository of this server has an address"), "{said}");
     // An address that is another repository's is said, and can be corrected.

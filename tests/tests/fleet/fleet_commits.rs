@@ -78,8 +78,8 @@ fn work_whose_clone_was_deleted_comes_from_the_server() {
     }
     let again = team.far.clone_of(&team.url, "again");
     home.toft(&again, &["status"]).says("2 finished, not landed");
-    let planner = team.server.token(&team.owner, "pia", "planner");
-    let env = [("TOFT_TOKEN", planner.as_str()), ("TOFT_AGENT", "pia")];
+    let coordinator = team.server.token(&team.owner, "pia", "coordinator");
+    let env = [("TOFT_TOKEN", coordinator.as_str()), ("TOFT_AGENT", "pia")];
     home.toft_with(&again, &env, &["land"]).says("2 landed");
 }
 
@@ -90,7 +90,7 @@ fn what_another_clone_landed_is_taken_back_from_here() {
     for clone in [&team.here, &team.there] {
         FleetMachine::configure(clone, "[land]\ninto = \"origin/main\"\n");
     }
-    let bob = FleetMachine::new(&team.server, &team.owner, "bob", "planner");
+    let bob = FleetMachine::new(&team.server, &team.owner, "bob", "coordinator");
     let third = bob.clone_of(&team.url, "shop");
     FleetMachine::configure(&third, "[land]\ninto = \"origin/main\"\n");
     team.plan(&["one"]);

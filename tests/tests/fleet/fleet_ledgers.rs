@@ -115,7 +115,7 @@ fn what_is_private_stays_here() {
     assert!(titles(&far, &there).contains("Sell apples") && !titles(&far, &there).contains("Rotate the key"));
     assert!(!kept(&owner).contains(&token));
     // A contributor's plan is private.
-    let eve = FleetMachine::new(&server, &owner, "eve", "planner");
+    let eve = FleetMachine::new(&server, &owner, "eve", "coordinator");
     let clone = eve.clone_of(&url, "shop");
     eve.home.toft(&clone, &["init", "--contributor"]).ok();
     eve.home.toft(&clone, &["add", "My secret plan"]).ok();

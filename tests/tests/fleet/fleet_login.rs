@@ -25,7 +25,7 @@ fn a_person_logs_in_at_a_browser_and_works_under_their_name() {
     let mut said = String::new();
     login.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(login.wait().unwrap().success(), "{said}");
-    assert!(said.contains("ana.example.com (planner)"), "{said}");
+    assert!(said.contains("ana.example.com (coordinator)"), "{said}");
     let repo = home.git("shop");
     home.toft(&repo, &["init", "--store", &server.url]).ok();
     home.toft(&repo, &["flow", "new", "Sell apples", "--store", &server.url]).ok();

@@ -12,15 +12,15 @@ fn subjects(home: &Home, dir: &Path, branch: &str) -> Vec<String> {
     home.run(dir, "git", &["log", "--format=%s", branch]).lines().map(str::to_owned).collect()
 }
 
-/// A team with more planners.
+/// A team with more coordinators.
 fn team_with(names: &[&str]) -> (FleetTeam, Vec<(FleetMachine, PathBuf)>) {
     let team = FleetTeam::new();
-    let planner = |name: &&str| {
-        let machine = FleetMachine::new(&team.server, &team.owner, name, "planner");
+    let coordinator = |name: &&str| {
+        let machine = FleetMachine::new(&team.server, &team.owner, name, "coordinator");
         let clone = machine.clone_of(&team.url, "shop");
         (machine, clone)
     };
-    let more = names.iter().map(planner).collect();
+    let more = names.iter().map(coordinator).collect();
     (team, more)
 }
 

@@ -114,7 +114,7 @@ fn a_collector_gets_a_span_for_each_request_in_the_trace_of_its_caller() {
     let home = Home::new();
     let Some(mut collector) = collector(&home) else { return };
     let server = FleetServer::start(&home, &file_store(&home), &["--traces", &collector.url]);
-    let token = server.token(&home, "ana", "planner");
+    let token = server.token(&home, "ana", "coordinator");
     let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     let parent = format!("00-{trace}-{span}-01");
     let env =
@@ -148,7 +148,7 @@ fn a_collector_gets_a_span_for_each_request_in_the_trace_of_its_caller() {
 fn a_token_that_asks_too_often_waits_and_nobody_else_does() {
     let home = Home::new();
     let server = FleetServer::start(&home, &file_store(&home), &["--limit", "20"]);
-    let (greedy, modest) = (server.token(&home, "greedy", "planner"), server.token(&home, "modest", "planner"));
+    let (greedy, modest) = (server.token(&home, "greedy", "coordinator"), server.token(&home, "modest", "coordinator"));
     let mut wire = Wire::to(&server);
     let statuses: Vec<u16> = (0..200).map(|_| wire.verb(&greedy, "status", &json!({ "request": {} })).0).collect();
     assert!(statuses.contains(&429) && statuses[..30].iter().all(|status| *status == 200), "{statuses:?}");

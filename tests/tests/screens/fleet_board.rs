@@ -56,7 +56,7 @@ fn a_team_answers_reviews_and_undoes_at_the_board_of_its_server() {
     team.sign_in(&mut page, "wrong");
     page.until("does not know this token");
     assert_eq!(page.evaluate("document.querySelectorAll('#main *').length"), 0);
-    let ana = server.token(home, "ana", "planner");
+    let ana = server.token(home, "ana", "coordinator");
     page.errors();
     team.sign_in(&mut page, &ana);
     page.until("Nothing needs you.");
@@ -195,8 +195,8 @@ fn each_token_sees_and_does_what_it_may_and_strangers_hold_nobody_up() {
     assert!(!undone.contains("not recorded"), "{undone}");
     works(&["add", "Another mistake"]).ok();
     works(&["undo"]).ok();
-    let planner = server.token(home, "pia", "planner");
-    let seen = get(&planner, "/changes?screen=board&epoch=&since=0");
+    let coordinator = server.token(home, "pia", "coordinator");
+    let seen = get(&coordinator, "/changes?screen=board&epoch=&since=0");
     assert!(seen.contains("toft answer") && !seen.contains("mistake"), "{seen}");
 
     // What is no token is refused at once, and a body that never comes is not waited for.

@@ -113,7 +113,7 @@ pub(crate) enum TokenCommand {
 pub(crate) struct CreateToken {
     /// Owner: an agent, a machine or a person
     pub(crate) name: String,
-    /// viewer, worker, planner or admin
+    /// viewer, worker, coordinator or admin
     #[arg(long, default_value = "worker")]
     pub(crate) role: String,
     /// Print a code instead, for `toft login --code` on a machine that works

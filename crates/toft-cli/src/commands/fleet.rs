@@ -137,7 +137,7 @@ pub(super) fn clone_from(app: &App<'_>, url: &str) -> Done {
 fn create(app: &App<'_>, args: &CreateToken) -> Done {
     let named = if args.join { Some(TokenRole::Join) } else { TokenRole::parse(&args.role) };
     let role = named.filter(|role| args.join || *role >= TokenRole::Viewer).ok_or_else(|| {
-        let problem = format!("`{}` is none; there are viewer, worker, planner and admin", args.role);
+        let problem = format!("`{}` is none; there are viewer, worker, coordinator and admin", args.role);
         Failure::from(toft::Error::Refused(Refusal::Invalid { field: "role".into(), problem }))
     })?;
     let toft = Toft::found(&app.config()?)?;

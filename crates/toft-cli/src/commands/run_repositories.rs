@@ -32,7 +32,7 @@ pub(super) fn open(app: &App<'_>, args: &Run, slot: Option<&String>) -> Result<V
             if clones.is_empty() {
                 return Err(Failure::nothing(
                     "no repository of this server has an address to clone from",
-                    "toft init --clone-url URL, in a clone of it, as a planner",
+                    "toft init --clone-url URL, in a clone of it, as a coordinator",
                 ));
             }
             clones.into_iter().map(Some).collect()

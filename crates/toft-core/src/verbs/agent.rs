@@ -50,10 +50,10 @@ impl Verb for Register {
         };
         check_name(&name)?;
         if !work.speaks_for(&name) {
-            work.require_token(TokenRole::Planner, "the agent is another's")?;
+            work.require_token(TokenRole::Coordinator, "the agent is another's")?;
         }
         if self.role.is_some_and(|role| role != Role::Worker) {
-            work.require_token(TokenRole::Planner, "only a planner gives agents such a role")?;
+            work.require_token(TokenRole::Coordinator, "only a coordinator gives agents such a role")?;
         }
         let known = work.tx.agent_named(&name)?;
         let before = known.clone();
@@ -119,7 +119,7 @@ impl Verb for Tell {
     type Outcome = Agent;
     const NAME: &'static str = "agent.tell";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Agent> {
         let mut agent = match &self.agent {
@@ -180,7 +180,7 @@ impl Verb for TellRunner {
     type Outcome = Vec<Agent>;
     const NAME: &'static str = "agent.tell_runner";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Agent>> {
         let agents = work.tx.agents()?.into_iter().filter(|agent| agent.state != AgentState::Gone);
@@ -234,7 +234,7 @@ impl Verb for Remove {
     type Outcome = Agent;
     const NAME: &'static str = "agent.remove";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Agent> {
         let mut agent = find::agent(work, self.agent.as_deref().unwrap_or(work.actor))?;

@@ -41,7 +41,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "answer";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {

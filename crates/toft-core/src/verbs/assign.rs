@@ -41,7 +41,7 @@ impl Verb for Request {
     type Outcome = Task;
     const NAME: &'static str = "assign";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Task> {
         rights::require(work, Action::Assign)?;

@@ -64,7 +64,7 @@ impl Verb for New {
     type Outcome = Outcome;
     const NAME: &'static str = "flow.new";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         build(work, &self.plan, self.source, None, self.hold)?.make(work)
@@ -75,7 +75,7 @@ impl Verb for From {
     type Outcome = Outcome;
     const NAME: &'static str = "flow.from";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let template = super::template::load(work, &self.template)?;
@@ -266,7 +266,7 @@ impl Verb for Move {
     type Outcome = Workflow;
     const NAME: &'static str = "flow.move";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workflow> {
@@ -341,7 +341,7 @@ impl Verb for Limit {
     type Outcome = Workflow;
     const NAME: &'static str = "flow.limit";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Workflow> {
         rights::require(work, Action::Limit)?;

@@ -47,12 +47,10 @@ impl Verb for Request {
     const NAME: &'static str = "inbox";
     const ACCESS: Access = Access::Write;
     const MAY: May<Self> = May::of(TokenRole::Worker)
-        .or_agent(|request, job| !request.human && request.task.as_ref().is_none_or(|task| *task == job.task));
+        .or_agent(|request, job| !request.human && request.task.as_ref().is_none_or(|task| *task == job.task))
+        .raised(TokenRole::Coordinator, |request| request.human, "the inbox is a person's");
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
-        if self.human {
-            work.require_token(TokenRole::Planner, "the inbox is a person's")?;
-        }
         let recipient = if self.human { HUMAN.to_owned() } else { work.register_caller()?.id.to_string() };
         let now = work.now.wall;
         if let Some(id) = &self.ack {
@@ -125,7 +123,8 @@ impl Verb for Peek {
     const NAME: &'static str = "peek";
     const ACCESS: Access = Access::Read;
     const MAY: May<Self> = May::of(TokenRole::Viewer)
-        .or_agent(|request, job| !request.human && request.task.as_ref().is_none_or(|task| *task == job.task));
+        .or_agent(|request, job| !request.human && request.task.as_ref().is_none_or(|task| *task == job.task))
+        .raised(TokenRole::Coordinator, |request| request.human, "the inbox is a person's");
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
         let recipient = if self.human {

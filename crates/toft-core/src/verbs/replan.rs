@@ -89,7 +89,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "flow.replan";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
@@ -171,7 +171,7 @@ impl Verb for Decide {
     type Outcome = Task;
     const NAME: &'static str = "flow.decide";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Task> {

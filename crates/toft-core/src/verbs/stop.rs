@@ -11,8 +11,8 @@ use crate::{
     agent::Agent,
     change::Write,
     flow::{
-        AttemptResult, Outcome as TaskOutcome, Report, StopOrder, TaskStatus, Workflow, end_lease, ledger_changed,
-        place_in_queue, propagate,
+        Attempt, AttemptResult, Outcome as TaskOutcome, Report, StopOrder, TaskStatus, Workflow, end_lease,
+        ledger_changed, place_in_queue, propagate,
     },
     id::TaskId,
     lease::{Fence, Lease, LeaseStatus},
@@ -62,7 +62,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "stop";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Outcome> {
@@ -102,7 +102,6 @@ pub struct Obey {
     pub task: TaskId,
     /// The fence of the lease.
     pub fence: Fence,
-    pub order: StopOrder,
     /// The runner's observations of the command.
     pub report: Report,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,7 +117,14 @@ impl Verb for Obey {
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<finish::Outcome> {
         let lease = work.require_hold(&self.task, Some(&self.fence))?;
-        end(work, &lease, &self.order, Some((self.cost, Some(self.report))))
+        // The order is what was recorded, whatever a runner says of it.
+        let attempts = work.tx.attempts(&self.task)?;
+        let order = attempts.iter().find(|attempt| attempt.fence() == lease.fence).and_then(Attempt::stop_order);
+        let Some(order) = order else {
+            let (state, wanted) = ("held".to_owned(), "nobody ordered it to stop: toft finish ends a lease".to_owned());
+            return Err(Refusal::WrongState { id: self.task.to_string(), state, wanted }.into());
+        };
+        end(work, &lease, &order, Some((self.cost, Some(self.report))))
     }
 }
 
@@ -240,6 +246,25 @@ mod tests {
         assert!(matches!(stage.perform("ana", stop(false)), Err(No::Refused(Refusal::HoldsNothing { .. }))));
     }
 
+    fn obey(claimed: &claim::Claimed) -> Obey {
+        let report = Report {
+            ending: crate::flow::Ending::Stopped,
+            ran_ms: 1,
+            host: "here".into(),
+            log: String::new(),
+            workspace: String::new(),
+            usage: None,
+            refused: None,
+        };
+        Obey { task: claimed.task.id.clone(), fence: claimed.lease.token.clone(), report, cost: None }
+    }
+
+    #[test]
+    fn stop_that_nobody_ordered_ends_nothing() {
+        let (stage, claimed) = claimed("toft run claude", Some(1));
+        assert!(matches!(stage.perform("slot-1", obey(&claimed)), Err(No::Refused(Refusal::WrongState { .. }))));
+    }
+
     #[test]
     fn a_runner_is_told_and_its_hold_stands_until_it_obeys() {
         for park in [false, true] {
@@ -248,17 +273,7 @@ mod tests {
             let attempts = crate::store::ask(&*stage.store, |tx| tx.attempts(&claimed.task.id)).unwrap();
             let order = attempts[0].stop_order().unwrap();
             assert_eq!((order.by.as_str(), order.park), ("ana", park));
-            let report = Report {
-                ending: crate::flow::Ending::Stopped,
-                ran_ms: 1,
-                host: "here".into(),
-                log: String::new(),
-                workspace: String::new(),
-                usage: None,
-                refused: None,
-            };
-            let (task, fence) = (claimed.task.id, claimed.lease.token);
-            let ended = stage.perform("slot-1", Obey { task, fence, order, report, cost: None }).unwrap();
+            let ended = stage.perform("slot-1", obey(&claimed)).unwrap();
             let wanted = if park { TaskStatus::Failed } else { TaskStatus::Pending };
             assert_eq!(ended.task.state.status, wanted);
             assert_eq!(ended.task.state.attempt, if park { ended.task.spec.max_attempts } else { 0 });

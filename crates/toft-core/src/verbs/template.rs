@@ -41,7 +41,7 @@ impl Verb for Put {
     type Outcome = Template;
     const NAME: &'static str = "template.put";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Template> {
         if self.name.is_empty() || self.name.contains('@') {
@@ -130,7 +130,7 @@ impl Verb for Remove {
     type Outcome = Template;
     const NAME: &'static str = "template.remove";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Template> {
         rights::require(work, Action::RemoveTemplate)?;

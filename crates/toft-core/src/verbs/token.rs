@@ -165,7 +165,7 @@ impl Verb for ForPerson {
     type Outcome = Token;
     const NAME: &'static str = "token.person";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Token> {
         // A name stays with who had it first: people may change what a provider calls them.

@@ -149,7 +149,7 @@ impl Verb for Take {
     type Outcome = Undo;
     const NAME: &'static str = "undo.take";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Undo> {

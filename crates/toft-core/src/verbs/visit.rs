@@ -85,7 +85,7 @@ impl Verb for CloneFrom {
     type Outcome = Repository;
     const NAME: &'static str = "repository.clone_from";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Repository> {
         if let Some(Err(problem)) = self.url.as_deref().map(check_clone_url) {

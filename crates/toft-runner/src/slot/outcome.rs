@@ -61,7 +61,7 @@ impl Slot {
         };
         if let Some(order) = order.filter(|_| seen.ending == Ending::Stopped) {
             let (message, how) = (order.to_string(), if order.park { "parked" } else { "released" });
-            let request = stop::Obey { task: task.id.clone(), fence, order, report, cost };
+            let request = stop::Obey { task: task.id.clone(), fence, report, cost };
             let outcome = self.patiently(|| self.work().obey_stop(&self.name, request.clone()))?;
             ended(how, message, outcome.task.state.status == TaskStatus::Failed);
             return Ok(());

@@ -107,7 +107,7 @@ impl Verb for Revert {
     type Outcome = Landing;
     const NAME: &'static str = "land.revert";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
         rights::require(work, Action::Land)?;

@@ -28,7 +28,7 @@ impl Verb for Retarget {
     type Outcome = Landing;
     const NAME: &'static str = "land.retarget";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
         rights::require(work, Action::Land)?;
@@ -63,7 +63,7 @@ impl Verb for Take {
     type Outcome = Landing;
     const NAME: &'static str = "land.take";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
         rights::require(work, Action::Land)?;
@@ -98,7 +98,7 @@ impl Verb for RecordPullRequest {
     type Outcome = Landing;
     const NAME: &'static str = "land.record_pull_request";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
         rights::require(work, Action::Land)?;

@@ -42,7 +42,7 @@ impl Verb for Review {
     type Outcome = Landing;
     const NAME: &'static str = "land.review";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
     const ENDS: bool = true;
 
     fn run(mut self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {

@@ -50,7 +50,7 @@ impl Verb for RecordLandings {
     type Outcome = Vec<Landing>;
     const NAME: &'static str = "land.record_landings";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Vec<Landing>> {
@@ -129,7 +129,7 @@ impl Verb for BounceLanding {
     type Outcome = Landing;
     const NAME: &'static str = "land.bounce";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
@@ -271,7 +271,7 @@ impl Verb for Move {
     type Outcome = Landing;
     const NAME: &'static str = "land.move";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Planner);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
     const ENDS: bool = true;
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Landing> {
