@@ -46,7 +46,7 @@ impl Verb for Request {
     type Outcome = Outcome;
     const NAME: &'static str = "inbox";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Worker)
+    const MAY: May<Self> = May::<Self>::of(TokenRole::Worker)
         .or_agent(|request, job| !request.human && request.task.as_ref().is_none_or(|task| *task == job.task))
         .raised(TokenRole::Coordinator, |request| request.human, "the inbox is a person's");
 
@@ -122,7 +122,7 @@ impl Verb for Peek {
     type Outcome = Outcome;
     const NAME: &'static str = "peek";
     const ACCESS: Access = Access::Read;
-    const MAY: May<Self> = May::of(TokenRole::Viewer)
+    const MAY: May<Self> = May::<Self>::of(TokenRole::Viewer)
         .or_agent(|request, job| !request.human && request.task.as_ref().is_none_or(|task| *task == job.task))
         .raised(TokenRole::Coordinator, |request| request.human, "the inbox is a person's");
 
