@@ -50,7 +50,10 @@ impl Plan<'_> {
             if let (Some(here), Some(said)) = (&contest.here, contest.said()) {
                 let by = edit::By { actor: here, now: self.now()?, word: &contest.comment };
                 let said = edit::comment(&said, &by);
-                self.change_quietly(ledger, &contest.issue, |_| Ok(vec![said]))?;
+                self.write(ledger, |draft| {
+                    let issue = draft.issue(&contest.issue)?;
+                    draft.change(&issue, &[said])
+                })?;
             }
             self.session.note(contest.to_string());
         }

@@ -16,6 +16,8 @@ mod copy;
 mod draft;
 mod epics;
 mod filters;
+#[cfg(test)]
+mod fixture;
 mod guard;
 mod import_export;
 mod index_refresh;

@@ -102,33 +102,74 @@ impl Plan<'_> {
         let ledger = self.route(Some(&found.ledger), None)?;
         // A claim that another clone wrote is not ours to give back.
         let theirs = holder.is_none() && self.claimed_elsewhere(ledger, &found.issue.id)?;
-        let wrote = self.change_quietly(ledger, &found.issue.id, |issue| match (workflow.status, holder) {
-            (WorkflowStatus::Completed, _) => {
-                let summary = outcome.as_ref().map(|outcome| outcome.summary.clone()).unwrap_or_default();
-                let outcome = toft_core::json::to_value(&outcome).ok().filter(|outcome| !outcome.is_null());
-                let actor = ended_by.as_deref().map_or("toft", |actor| self.name_of(actor));
-                let by = edit::By { actor, now, word: "" };
-                Ok(edit::close(issue, &summary, outcome, &by)?)
-            }
-            (WorkflowStatus::Failed, _) if !theirs => {
-                let reason = outcome.as_ref().map_or("its leases were lost", |outcome| outcome.summary.as_str());
-                // Two that tell it at once say the same.
-                let word = format!("{}-{}", workflow.id, workflow.updated.0);
-                Ok(edit::park(issue, reason, &edit::By { actor: "toft", now, word: &word }))
-            }
-            (_, None) | (WorkflowStatus::Abandoned | WorkflowStatus::Failed, _) if theirs => Ok(Vec::new()),
-            // It stays in progress until it has landed.
-            (WorkflowStatus::Running | WorkflowStatus::Paused, None) if *finished => {
-                Ok(edit::start(issue, self.name_of(ended_by.as_deref().unwrap_or("toft"))))
-            }
-            (WorkflowStatus::Running | WorkflowStatus::Paused, None) if *bounced => Ok(edit::reopen(issue)),
-            (WorkflowStatus::Abandoned, _) | (_, None) => Ok(edit::give_back(issue)),
-            (_, Some(holder)) => Ok(edit::start(issue, self.name_of(holder))),
-        })?;
+        // While others wrote, the store may have moved on, or this have been told.
+        let is_news = || Ok(self.session.perform(Pending { scope: self.session.scope() })?.contains(&news));
+        let wrote =
+            self.change_quietly_if(ledger, &found.issue.id, is_news, |issue| match (workflow.status, holder) {
+                (WorkflowStatus::Completed, _) => {
+                    let summary = outcome.as_ref().map(|outcome| outcome.summary.clone()).unwrap_or_default();
+                    let outcome = toft_core::json::to_value(&outcome).ok().filter(|outcome| !outcome.is_null());
+                    let actor = ended_by.as_deref().map_or("toft", |actor| self.name_of(actor));
+                    let by = edit::By { actor, now, word: "" };
+                    Ok(edit::close(issue, &summary, outcome, &by)?)
+                }
+                (WorkflowStatus::Failed, _) if !theirs => {
+                    let reason = outcome.as_ref().map_or("its leases were lost", |outcome| outcome.summary.as_str());
+                    // Two that tell it at once say the same.
+                    let word = format!("{}-{}", workflow.id, workflow.updated.0);
+                    Ok(edit::park(issue, reason, &edit::By { actor: "toft", now, word: &word }))
+                }
+                (_, None) | (WorkflowStatus::Abandoned | WorkflowStatus::Failed, _) if theirs => Ok(Vec::new()),
+                // It stays in progress until it has landed.
+                (WorkflowStatus::Running | WorkflowStatus::Paused, None) if *finished => {
+                    Ok(edit::start(issue, self.name_of(ended_by.as_deref().unwrap_or("toft"))))
+                }
+                (WorkflowStatus::Running | WorkflowStatus::Paused, None) if *bounced => Ok(edit::reopen(issue)),
+                (WorkflowStatus::Abandoned, _) | (_, None) => Ok(edit::give_back(issue)),
+                (_, Some(holder)) => Ok(edit::start(issue, self.name_of(holder))),
+            })?;
+        let Some(wrote) = wrote else { return Ok(()) };
         let (mut noted, epics) = (noted(&wrote), self.follow_epics(std::slice::from_ref(&wrote)));
         if let Some(noted) = &mut noted {
             noted.detail[REPLICA] = self.replica()?.to_string().into();
         }
         self.session.perform(Told { news, noted, epics })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toft_core::verbs::finish;
+
+    use super::*;
+    use crate::fixture::repository;
+
+    #[test]
+    fn news_that_came_too_late_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (session, ids) = repository(dir.path(), "one", &["Late"]);
+        let (plan, id) = (Plan::open(&session).unwrap().unwrap(), &ids[0]);
+        let pending = || session.perform(Pending { scope: session.scope() }).unwrap();
+        let status = || plan.find(id).unwrap().issue.status;
+        let claim = || {
+            let mut request = claim::Request { id: Some(id.clone()), ..claim::Request::default() };
+            plan.offer_to("ana", &mut request).unwrap();
+            session.perform(request).unwrap().claims.remove(0)
+        };
+        let claimed = claim();
+        let started = pending().remove(0);
+        plan.tell();
+        assert_eq!(status(), "in_progress");
+        let fence = Some(claimed.lease.fence());
+        session.perform(finish::Request { fence, ..finish::Request::default() }).unwrap();
+        let released = pending().remove(0);
+        plan.tell();
+        assert_eq!(status(), "open");
+        plan.tell_one(id, started).unwrap();
+        assert_eq!(status(), "open", "it is not in progress any more");
+        claim();
+        plan.tell();
+        plan.tell_one(id, released).unwrap();
+        assert_eq!(status(), "in_progress", "it is in progress again");
     }
 }

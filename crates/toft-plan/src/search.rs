@@ -159,37 +159,11 @@ impl<'f> IssueSearch<'f> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use toft_core::issue::edit::Edit;
-    use toft_session::{
-        config::{Config, StoreLocation},
-        session::Session,
-    };
+    use toft_session::session::Session;
 
     use super::*;
-
-    /// A git directory that no git ever sees, with a store and these issues.
-    fn repository(dir: &std::path::Path, name: &str, titles: &[&str]) -> (Session, Vec<String>) {
-        let repo = dir.join(name);
-        for part in ["objects", "refs", "toft"] {
-            fs::create_dir_all(repo.join(".git").join(part)).unwrap();
-        }
-        fs::write(repo.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
-        // The author's name would be asked of git.
-        fs::write(repo.join(".git/toft/config.toml"), "sync.names = 'agent'\n").unwrap();
-        let store = Some(StoreLocation::new_path(dir.join(format!("{name}.db"))));
-        let session =
-            Session::with(Config { store, dir: Some(repo), agent: Some("ana".into()), ..Config::default() }).unwrap();
-        let plan = Plan::open(&session).unwrap().unwrap();
-        let add = |title: &&str| {
-            let edit = Edit { title: Some((*title).into()), labels: vec![name.to_owned()], ..Edit::default() };
-            plan.add(&[edit], None, None).unwrap().remove(0).issue.id
-        };
-        let ids = titles.iter().map(add).collect();
-        drop(plan);
-        (session, ids)
-    }
+    use crate::fixture::repository;
 
     fn search(filter: &IssueFilter, limit: usize, sessions: &[&Session]) -> Result<SearchResult, SearchProblem> {
         let mut search = IssueSearch::new(filter, limit, sessions.len() > 1);

@@ -134,6 +134,23 @@ impl Plan<'_> {
         self.write_received(ledger, build)
     }
 
+    /// Does the same for what follows from the store, if `holds` still says so once it is this writer's turn: a later state may
+    /// have been written meanwhile.
+    pub(super) fn write_if<T>(
+        &self,
+        ledger: &Ledger,
+        holds: impl FnOnce() -> Result<bool, Error>,
+        build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        self.session.check_may_change_plans()?;
+        let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+        self.store()?.end_snapshot();
+        match holds()? {
+            true => self.write_in_turn(&turn, ledger, build).map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Writes what another copy of the ledger has, which also reaches those who may only read.
     pub(super) fn write_received<T>(
         &self,
@@ -141,6 +158,15 @@ impl Plan<'_> {
         build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let turn = LedgerLock::take(&ledger.lock).map_err(io("lock", &ledger.lock))?;
+        self.write_in_turn(&turn, ledger, build)
+    }
+
+    fn write_in_turn<T>(
+        &self,
+        turn: &LedgerLock,
+        ledger: &Ledger,
+        build: impl FnOnce(&mut Draft<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let store = self.store()?;
         store.end_snapshot();
         let _span = store.read_span();
@@ -315,6 +341,10 @@ impl Plan<'_> {
             let edit = self.resolved(draft.index, edit, &[])?;
             Ok(edit::change(draft, issue, &edit, &self.by(&word, now))?)
         };
+        if edit.status.is_some() {
+            // What another process is about to write of its work goes before.
+            self.tell();
+        }
         match &edit.status {
             Some(edit::Step::Close { reason }) => self.let_go_if(id, reason, change)?,
             // What an agent works on is open for it alone.
@@ -364,14 +394,17 @@ impl Plan<'_> {
     /// Opens an issue again that was closed, deferred, deleted, or left in progress.
     pub fn reopen(&self, id: &str, comment: Option<&str>, op: Option<&str>) -> Result<Wrote, Error> {
         let comment = comment.map(str::to_owned);
-        if self.find(id)?.issue.deleted.is_some() {
+        let found = self.find(id)?.issue;
+        if found.deleted.is_some() {
             let restored = self.change(id, "issue.restored", |_, issue| Ok(edit::restore(issue)?))?;
             return match comment {
                 Some(_) => self.edit(id, &Edit { comment, ..Edit::default() }, op),
                 None => Ok(restored),
             };
         }
-        let edit = Edit { status: Some(edit::Step::Reopen), defer: Some(None), comment, ..Edit::default() };
+        // Only where there is a time: another clone may defer the issue meanwhile.
+        let defer = found.defer_until.is_some().then_some(None);
+        let edit = Edit { status: Some(edit::Step::Reopen), defer, comment, ..Edit::default() };
         self.edit(id, &edit, op)
     }
 
@@ -403,14 +436,15 @@ impl Plan<'_> {
         Ok(wrote)
     }
 
-    /// Changes one issue of a ledger; the caller records it in the event log.
-    pub(super) fn change_quietly(
+    /// Changes one issue of a ledger, if `holds` once it is this writer's turn; the caller records it in the event log.
+    pub(super) fn change_quietly_if(
         &self,
         ledger: &Ledger,
         id: &str,
+        holds: impl FnOnce() -> Result<bool, Error>,
         build: impl FnOnce(&Issue) -> Result<Vec<Put>, Error>,
-    ) -> Result<Wrote, Error> {
-        self.write(ledger, |draft| {
+    ) -> Result<Option<Wrote>, Error> {
+        self.write_if(ledger, holds, |draft| {
             let issue = draft.issue(id)?;
             let puts = build(&issue)?;
             draft.change(&issue, &puts)

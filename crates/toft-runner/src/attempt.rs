@@ -236,8 +236,10 @@ impl AttemptRun<'_> {
         files: &Files,
         conversation: &Conversation,
     ) -> Result<Result<Vec<Verified>, String>, Error> {
+        let located = self.work.located();
+        located.require_trusted_verification()?;
         let mut runs = Vec::new();
-        for command in &self.work.located().verify.commands {
+        for command in &located.verify.commands {
             self.events.send(SlotEvent::Step { text: format!("verifying: {command}") });
             let recorder = Recorder::start(files, self.mask.clone(), self.events.clone(), conversation.clone());
             let words = ["sh", "-c", command].map(str::to_owned).to_vec();

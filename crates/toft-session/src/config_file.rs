@@ -115,7 +115,7 @@ pub(crate) struct ContainerSection {
 
 /// How a person is told.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "notify is \"desktop\", or a command and its arguments as a list")]
 pub(crate) enum NotifyRule {
     /// `desktop`.
     Named(NotifyPlace),
@@ -218,7 +218,10 @@ pub(crate) struct LandSection {
 
 /// One command, or several that run in order, and when.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a check is a command, a list of commands, or { run = ..., before = \"done\" or \"landed\" }"
+)]
 pub(crate) enum CheckCommands {
     /// One.
     One(String),

@@ -82,6 +82,12 @@ impl Located {
         Some(path.with_extension(id.as_str()))
     }
 
+    /// Fails unless the commands that verify work before it is done are trusted.
+    pub fn require_trusted_verification(&self) -> Result<(), Error> {
+        let repository = self.repository.as_ref().map(ToString::to_string).unwrap_or_default();
+        self.verify.require_trust("verifying work", &repository)
+    }
+
     /// The same for an agent with a name of its own.
     #[must_use]
     pub fn named(self, agent: String) -> Self {

@@ -8,11 +8,17 @@ const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-ar
 #[cfg(test)]
 const MAX_LINES: usize = 30;
 
-/// Lays out a command and those below it. Options with `hide_short_help` are named in one line: the reference explains them.
+/// Lays out a command and those below it. Options with `hide_short_help` are named in one line: `toft help COMMAND` explains
+/// them.
 pub(crate) fn on_one_page(command: Command) -> Command {
+    let path = command.get_name().to_owned();
+    laid_out(command, &path)
+}
+
+fn laid_out(command: Command, path: &str) -> Command {
     let is_rare = |arg: &&Arg| arg.is_hide_short_help_set() && !arg.is_hide_set() && !arg.is_global_set();
     let rare: Vec<String> = command.get_arguments().filter(is_rare).filter_map(spelled).collect();
-    let also = (!rare.is_empty()).then(|| format!("Also: {}", rare.join(", ")));
+    let also = (!rare.is_empty()).then(|| format!("Also (toft help {path}): {}", rare.join(", ")));
     let notes = command.get_after_help().map(ToString::to_string);
     let footer: Vec<String> = also.into_iter().chain(notes).chain([EVERYWHERE.to_owned()]).collect();
     let below: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
@@ -23,7 +29,10 @@ pub(crate) fn on_one_page(command: Command) -> Command {
         .arg(help.hide_short_help(true))
         .help_template(TEMPLATE)
         .after_help(footer.join("\n\n"));
-    below.into_iter().fold(command, |command, name| command.mut_subcommand(name, on_one_page))
+    below.into_iter().fold(command, |command, name| {
+        let path = format!("{path} {name}");
+        command.mut_subcommand(name, |below| laid_out(below, &path))
+    })
 }
 
 /// How an option is typed; nothing for an argument without a name.

@@ -232,7 +232,10 @@ pub(super) fn close(app: &App<'_>, args: &args::Close) -> Done {
     }
     let plan = plan(app.open()?)?;
     let ids = each_found(&plan, &args.ids)?;
-    write_each(app, &ids, "Closed", |id, op| Ok(plan.close(id, &args.reason, op)?))
+    let proposed = plan.proposals()?;
+    let all_proposed = ids.iter().all(|id| proposed.iter().any(|found| found.issue.id == *id));
+    let did = if all_proposed { "Rejected" } else { "Closed" };
+    write_each(app, &ids, did, |id, op| Ok(plan.close(id, &args.reason, op)?))
 }
 
 pub(super) fn reopen(app: &App<'_>, args: &args::Reopen) -> Done {

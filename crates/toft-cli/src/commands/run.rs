@@ -99,6 +99,8 @@ pub(super) fn run(app: &App<'_>, args: &Run) -> Done {
         (Some(sandbox), None) => Some(sandbox.promise(sandbox.kind()?)),
         (None, None) => None,
     };
+    // Before an agent is started whose work could not be verified.
+    all.iter().try_for_each(|toft| toft.located().require_trusted_verification())?;
     let sessions: Vec<&Session> = all.iter().map(|toft| &**toft).collect();
     let fleet = Fleet::new(&sessions, program, args_again(), args.slots, &rules)?;
     all.iter().try_for_each(|toft| toft.work().let_go_of_ended(&toft.located().agent).map(drop))?;

@@ -282,8 +282,7 @@ fn report_of_attempt() -> Option<PathBuf> {
 /// Runs the commands that verify work in this checkout; returns the commit and what ran.
 fn verify_here(app: &App<'_>, toft: &Toft, text: &str) -> Result<(String, Vec<Verified>), Failure> {
     let located = toft.located();
-    let repository = located.repository.as_ref().map(ToString::to_string).unwrap_or_default();
-    located.verify.require_trust("verifying work", &repository)?;
+    located.require_trusted_verification()?;
     let Some(checkout) = &located.checkout else { return Ok((text.to_owned(), Vec::new())) };
     let backend = toft::vcs::workspace::WorkspaceBackend::of(checkout);
     let missing = || Failure::invalid(format!("`{text}` is no commit here"), "commit first, then --evidence HEAD");

@@ -256,6 +256,8 @@ impl SqliteStore {
         if access == Access::Read || self.turns.is_ok() {
             return self.begin_tx(access);
         }
+        // The copy is not made within a transaction.
+        self.end_snapshot();
         let mut connection = self.lock();
         if connection.is_readonly("main").map_err(failed("look at the store"))? {
             *connection = read_only::copy_of(&connection)?;
