@@ -56,7 +56,9 @@ fn reading_works_where_the_store_cannot_be_written() {
     let ledger = repo.join(".git/toft/ledger/issues.jsonl");
     let text = fs::read_to_string(&ledger).unwrap().replace("Pin the schema", "Pin the schema twice");
     fs::write(&ledger, text).unwrap();
-    assert!(sandboxed(&home, &repo, &scratch, &["list", "--all"]).ok().contains("Pin the schema twice"));
+    for args in [&["ready"][..], &["list", "--all"]] {
+        assert!(sandboxed(&home, &repo, &scratch, args).ok().contains("Pin the schema twice"), "{args:?}");
+    }
 
     let before = fs::read(&store).unwrap();
     for args in [&["--as", "v", "claim"][..], &["flow", "new", "G", "--task", "x"], &["--as", "w", "save", "-m", "x"]] {

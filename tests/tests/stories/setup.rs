@@ -69,6 +69,13 @@ fn commands_run_only_after_that_exact_text_was_trusted() {
     declare(&repo, "run = [\"touch /tmp/never\"]");
     home.toft(&repo, &["ws", "create", "--name", "y"]).fails(4);
     fs::remove_dir_all(repo.join(".toft")).unwrap();
+    // A check that precedes the end of work runs under a runner, too.
+    let ran = home.path().join("ran");
+    let early = format!("[land]\ncheck = {{ run = \"touch {}\", before = \"done\" }}\n", ran.display());
+    fs::write(repo.join(".git/toft/config.toml"), &early).unwrap();
+    let work = ["run", "--once", "--", "git", "commit", "-q", "--allow-empty", "-m", "x"];
+    home.toft(&repo, &work).refuses_all(4, &["trust"]);
+    assert!(!ran.exists());
     fs::write(repo.join(".git/toft/config.toml"), "[workspaces.setup]\nrun = [\"touch /tmp/never\"]\n").unwrap();
     home.toft(&repo, &["ws", "create", "--name", "y"]).fails(4);
     home.toft(&repo, &["ws", "create", "--name", "y", "--plain"]).ok();
