@@ -8,8 +8,9 @@ use std::{
         atomic::{AtomicU8, Ordering},
     },
     thread,
-    time::Duration,
 };
+
+use crate::until;
 
 /// What becomes of what is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +73,7 @@ impl Network {
 
     /// Waits until an answer was lost.
     pub fn wait_until_cut(&self) {
-        for _ in 0..600 {
-            if is(&self.weather, Weather::Cut) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
-        panic!("nothing was claimed");
+        until(30, "something is claimed", || is(&self.weather, Weather::Cut));
     }
 }
 

@@ -316,13 +316,13 @@ fn scripts_containers_and_odd_options_keep_their_own_hold() {
     // Two scripts that are given `-c` are two sessions.
     let hold = script("hold.sh", "TOFT claim -q && sleep 3 && TOFT finish --no-change z");
     let mut first = home.command(&repo, "bash", &[&hold, "-c", "1"]).spawn().unwrap();
-    thread::sleep(Duration::from_millis(1_500));
+    let held = || home.toft(&repo, &["list", "tasks", "--status", "leased", "-q"]).ok();
+    until(20, "the first has claimed", || !held().is_empty());
     let other = script("other.sh", "TOFT finish --no-change evil");
     let stolen = home.command(&repo, "bash", &[&other, "-c", "2"]).output().unwrap();
     assert_eq!(stolen.status.code(), Some(5), "{}", String::from_utf8_lossy(&stolen.stderr));
-    let held = home.toft(&repo, &["list", "tasks", "--status", "leased", "-q"]).ok();
     let taken = home
-        .command(&repo, "bash", &["-c", &format!("{bin} claim {} --take-over; exit $?", held.trim())])
+        .command(&repo, "bash", &["-c", &format!("{bin} claim {} --take-over; exit $?", held().trim())])
         .output()
         .unwrap();
     assert_eq!(taken.status.code(), Some(5), "a session that runs is not taken over");

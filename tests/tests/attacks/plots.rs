@@ -244,6 +244,7 @@ fn hostile_repositories_get_nothing_executed_connected_or_written_outside() {
     }
     let expected = [(outside.join("file"), b"untouched\n".to_vec())];
     assert_eq!(snapshot(&outside).into_iter().collect::<Vec<_>>(), expected);
+    // A call may take a moment to arrive.
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nobody was called");
     // The traps do spring for those who do not mind them.

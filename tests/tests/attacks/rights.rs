@@ -164,6 +164,7 @@ fn two_clones_that_claimed_the_same_issue_are_both_told() {
         let claim = |name: &str| {
             let (repo, agent) = if name == "a" { (&a, names[0]) } else { (&b, names[1]) };
             home.toft(repo, &["claim", &id, "--as", agent]).ok();
+            // The clock tells which was first.
             thread::sleep(Duration::from_millis(5));
         };
         claim(first);

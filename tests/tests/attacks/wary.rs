@@ -160,11 +160,12 @@ fn what_is_written_while_a_sync_sends_goes_with_the_next() {
     let a = &clones[0];
     let hook = remote.join("hooks/pre-receive");
     fs::create_dir_all(hook.parent().unwrap()).unwrap();
-    fs::write(&hook, "#!/bin/sh\nsleep 1\n").unwrap();
+    let sends = home.path().join("sends");
+    fs::write(&hook, format!("#!/bin/sh\necho x > {}\nsleep 1\n", sends.display())).unwrap();
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
     add(&home, a, &["One"]);
     let mut sync = home.start(a, &["sync"]);
-    thread::sleep(Duration::from_millis(500));
+    agents::appears(&sends);
     let late = add(&home, a, &["Two"]);
     assert!(sync.wait().unwrap().success());
     fs::remove_file(&hook).unwrap();

@@ -172,10 +172,13 @@ fn ctrl_c_lets_work_end_and_a_second_one_gives_it_back() {
 
     fs::remove_file(&began).unwrap();
     fs::remove_file(&go).unwrap();
-    let mut runner = agents::start(&home, &repo, &["--", "sh", "-c", &wait]);
+    let told = home.path().join("told");
+    let mut command = home.command(&repo, toft_bin(), &["run", "--", "sh", "-c", &wait]);
+    command.stdout(fs::File::create(&told).unwrap()).stderr(Stdio::null());
+    let mut runner = command.spawn().unwrap();
     let task = appears(&began);
     send(&runner, Signal::SIGINT);
-    thread::sleep(Duration::from_millis(200));
+    until(20, "it is heard", || fs::read_to_string(&told).unwrap().contains("Waiting for running agents"));
     send(&runner, Signal::SIGINT);
     runner.wait().unwrap();
     agents::none_left(&home);
@@ -263,6 +266,7 @@ fn what_a_killed_git_left_locked_stops_nobody_after_it() {
     let (home, repo) = started(&["Locked"]);
     let locked = r#"touch "$(git rev-parse --git-dir)/index.lock"; kill -9 $$"#;
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", locked]).ok();
+    // The lock is older than the next attempt.
     thread::sleep(Duration::from_millis(50));
     home.toft(&repo, &["run", "--once", "--", "sh", "-c", "echo x > x; git add x && git commit -qm x"])
         .says_all(&["removed a lock", "done"]);

@@ -163,9 +163,10 @@ fn every_stop_timeout_is_longer_than_the_slowest_drain() {
     let token = server.token(&home, "ana", "admin");
     // A request whose end never comes.
     let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
-    let head = "POST /v1/verbs/claim HTTP/1.1\r\nhost: here\r\ncontent-length: 100\r\n";
+    let head = "POST /v1/verbs/claim HTTP/1.1\r\nhost: here\r\ncontent-length: 100\r\nexpect: 100-continue\r\n";
     write!(stream, "{head}authorization: Bearer {token}\r\n\r\n{{").unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    // The server asks for the rest.
+    stream.read_exact(&mut [0; 12]).unwrap();
     let begun = Instant::now();
     Command::new("kill").arg(server.pid().to_string()).status().unwrap();
     assert!(server.wait(Duration::from_secs(60)), "it does not end");

@@ -103,6 +103,7 @@ fn a_server_that_is_killed_loses_nothing_and_clients_wait_for_the_next() {
     };
     let mut workers: Vec<_> = (1..=4).map(worker).collect();
     for _ in 0..5 {
+        // They work for a while.
         std::thread::sleep(Duration::from_millis(150));
         server.kill();
         std::thread::sleep(Duration::from_millis(100));
@@ -164,6 +165,7 @@ fn tokens_are_needed_kept_apart_and_revoked() {
     let other = other.env("TOFT_STORE", "http://127.0.0.1:9").output().unwrap();
     assert_eq!(other.status.code(), Some(4), "{other:?}");
     owner.toft_with(Path::new("/"), &env, &["token", "revoke", "ana"]).ok();
+    // It counts within a second.
     std::thread::sleep(Duration::from_millis(1_200));
     home.toft(&repo, &["status"]).refuses(4, "does not know this token");
     let listed = owner.toft_with(Path::new("/"), &env, &["token", "list", "-q"]).ok();

@@ -58,6 +58,7 @@ fn every_verb_answers_every_kind_of_token_as_the_table_says() {
         ("revoked", owner(&["token", "create", "gone", "--role", "admin", "-q"])),
     ];
     owner(&["token", "revoke", "gone"]);
+    // The second of the token that expires is over.
     std::thread::sleep(Duration::from_millis(1_100));
     let (table, mut cells) = (table(), 0);
     for (verb, may) in &table {
@@ -144,7 +145,8 @@ fn work_that_one_server_gets_is_claimed_by_who_waits_at_another() {
             (wire.send("POST", "/v1/verbs/claim?wait=15000", &token, "{}"), begun.elapsed())
         })
     };
-    std::thread::sleep(Duration::from_millis(300));
+    let mut wire = Wire::to(&first);
+    until(10, "it waits", || wire.send("GET", "/readyz", "", "").1["waiting"] == 1);
     let plan = json!({ "request": { "plan": { "title": "late", "tasks": [{ "name": "late" }] }, "source": { "kind": "prompt", "text": "x" } } });
     assert_eq!(Wire::to(&second).verb(&token, "flow.new", &plan).0, 200);
     let ((status, said), took) = waiting.join().unwrap();
@@ -225,6 +227,7 @@ fn nobody_ends_anothers_lease_by_what_they_say_of_a_machine_or_with_a_stolen_fen
     assert!(yard.held(&task), "a lie ended it");
     let (status, _) = wire.verb(&yard.eve, "renew", &json!({ "request": { "holds": [[task, fence]], "ttl_ms": 1 } }));
     assert_eq!(status, 409);
+    // The millisecond that was asked for is over.
     std::thread::sleep(Duration::from_millis(20));
     wire.verb(&yard.eve, "sweep", &json!({ "request": {} }));
     assert!(yard.held(&task), "a stolen fence ended it");
@@ -264,9 +267,11 @@ fn a_claim_that_waits_gets_what_it_was_given_or_nothing_was_given() {
             let (mut wire, ana) = (Wire::to(&yard.server), yard.ana.clone());
             std::thread::spawn(move || wire.send("POST", "/v1/verbs/claim?wait=60", &ana, "{}"))
         };
+        // About as long as it waits.
         std::thread::sleep(Duration::from_millis(50 + round % 20));
         yard.plan("late");
         let (status, _) = waiting.join().unwrap();
+        // Long enough for a claim that went on without its caller.
         std::thread::sleep(Duration::from_millis(30));
         let mut wire = Wire::to(&yard.server);
         let (_, held) = wire.verb(&yard.ana, "lease.own", &json!({}));
@@ -292,11 +297,10 @@ fn a_revoked_token_gets_nothing_that_it_waited_for() {
         let (mut wire, eve) = (Wire::to(&yard.server), yard.eve.clone());
         std::thread::spawn(move || wire.send("POST", "/v1/verbs/claim?wait=4000", &eve, "{}"))
     };
-    std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(
-        Wire::to(&yard.server).verb(&yard.admin, "token.revoke", &json!({ "request": { "name": "eve" } })).0,
-        200
-    );
+    let mut wire = Wire::to(&yard.server);
+    until(4, "it waits", || wire.send("GET", "/readyz", "", "").1["waiting"] == 1);
+    assert_eq!(wire.verb(&yard.admin, "token.revoke", &json!({ "request": { "name": "eve" } })).0, 200);
+    // It counts within a second.
     std::thread::sleep(Duration::from_millis(1_200));
     yard.plan("late");
     assert_ne!(waiting.join().unwrap().0, 200);
@@ -338,7 +342,8 @@ fn a_server_ends_though_somebody_sent_half_a_request() {
     stream
         .write_all(format!("GET /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n").as_bytes())
         .unwrap();
-    std::thread::sleep(Duration::from_millis(200));
+    // Its answer begins: the server has both connections.
+    stream.read_exact(&mut [0; 12]).unwrap();
     let begun = Instant::now();
     home.run(home.path(), "kill", &["-TERM", &server.pid().to_string()]);
     assert!(server.wait(Duration::from_secs(20)), "it does not end");
@@ -387,11 +392,7 @@ fn a_crowd_of_waiting_claims_costs_little_and_one_is_served_at_once() {
         crowd.push(stream);
     }
     let mut wire = Wire::to(&yard.server);
-    let begun = Instant::now();
-    while wire.send("GET", "/readyz", "", "").1["waiting"] != count {
-        assert!(begun.elapsed() < Duration::from_secs(25), "not all wait");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until(25, "all wait", || wire.send("GET", "/readyz", "", "").1["waiting"] == count);
     let waiting = usage(yard.server.pid());
     std::thread::sleep(Duration::from_secs(2));
     let idle = usage(yard.server.pid()).1 - waiting.1;

@@ -30,6 +30,7 @@ fn failovers_lose_nothing_that_workers_were_told() {
     let mut took = Vec::new();
     let work = work_through(&server, &token, WORKERS, || {
         for fault in FAULTS.iter().cycle().take(failovers) {
+            // They work for a while.
             thread::sleep(Duration::from_secs(2));
             took.push((fault, patroni.fail_over(*fault)));
             thread::sleep(Duration::from_secs(1));

@@ -164,6 +164,7 @@ fn nothing_is_lost_though_many_clones_write_and_servers_are_killed() {
             })
             .collect();
         while writers.iter().any(|writer| !writer.is_finished()) {
+            // They write for a while.
             std::thread::sleep(Duration::from_millis(300));
             first.kill();
             first = FleetServer::listen(&owner, &store, &address, &[]);

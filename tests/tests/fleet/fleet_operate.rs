@@ -245,6 +245,7 @@ fn a_server_that_cannot_start_yet_ends_when_it_is_told_also_as_the_first_process
         let mut command = home.command(Path::new("/"), words[0], &args);
         command.env("TOFT_STORE", &store).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
+        // Long enough for one that does not wait to end.
         thread::sleep(Duration::from_millis(700));
         let pid = match words.len() {
             1 => child.id().to_string(),
@@ -340,6 +341,7 @@ fn servers_are_replaced_by_newer_ones_and_clients_at_work_see_nothing_of_it() {
             .collect();
         // Also if a server does not come back.
         let work = EndOfWork(&over);
+        // They work for a while.
         thread::sleep(Duration::from_secs(2));
         for (server, port) in servers.iter_mut().zip(ports) {
             assert!(server.terminate(), "{:?}", server.events());

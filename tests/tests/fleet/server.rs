@@ -28,6 +28,7 @@ fn a_server_killed_again_and_again_loses_and_doubles_nothing() {
     let (mut backends, mut servers) = (0, 0);
     let work = work_in_trouble(&new_store_on(&cluster.url()), || {
         for kill in 0..kills {
+            // They work for a while.
             thread::sleep(Duration::from_millis(700 + 37 * (kill as u64 % 9)));
             if kill % 3 == 2 {
                 cluster.kill_server();

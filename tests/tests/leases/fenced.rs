@@ -140,6 +140,7 @@ fn a_waiting_claim_is_served_when_work_arrives() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
+    // Nothing shows that it waits.
     sleep(Duration::from_millis(300));
     let start = std::time::Instant::now();
     home.toft(&repo, &["flow", "new", "late work"]).ok();

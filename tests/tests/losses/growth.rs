@@ -107,6 +107,7 @@ fn an_event_under_a_wrong_clock_does_not_stop_forgetting() {
     for n in 0..20 {
         home.toft(&repo, &["flow", "new", &format!("G{n}"), "--task", "x"]).ok();
     }
+    // All of it is older than a second.
     std::thread::sleep(std::time::Duration::from_millis(1_100));
     home.toft(&repo, &["gc", "--data", "--older-than", "1s"]).ok();
     let left = home.toft(&repo, &["history", "--json", "--limit", "100"]).data();

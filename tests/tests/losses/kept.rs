@@ -394,7 +394,9 @@ fn a_process_with_anything_open_below_holds_the_workspace() {
         let beside = ChildGuard(child);
         assert_eq!(line, "ready\n", "{way}");
         // What a program is started from is mapped once it runs.
-        thread::sleep(Duration::from_millis(100));
+        let runs = |words: String| !words.is_empty() && !words.starts_with("sh\0");
+        let command = format!("/proc/{}/cmdline", beside.id());
+        until(20, "it runs", || runs(fs::read_to_string(&command).unwrap()));
         home.toft(&repo, &["ws", "rm", "w", "--rescue"]).refuses(5, "error[in_use]");
         assert!(dir.join("src/f1.txt").is_file());
         drop(beside);

@@ -64,6 +64,7 @@ fn a_large_night_is_seen_quickly_and_for_hours() {
     for n in 0..10 {
         let message = night.change(1_000 + n);
         shown.push(page.until(&message));
+        // The next is not shown together with this one.
         thread::sleep(Duration::from_millis(200));
     }
     println!("a change is shown after {shown:?} ms");

@@ -112,6 +112,7 @@ fn an_old_hand_edit_does_not_beat_a_later_write() {
     pair.edit(ana, &["--title", "Final wording, Tuesday"]);
     pair.home.toft(ana, &["gc", "--ledgers"]).ok();
     pair.commit(ana, "Tuesday");
+    // Wednesday is later by the clock.
     thread::sleep(Duration::from_millis(300));
     pair.edit(ben, &["-p", "0"]);
     pair.home.toft(ben, &["gc", "--ledgers"]).ok();
@@ -160,6 +161,7 @@ fn an_edit_on_the_forge_changes_what_was_edited_and_nothing_written_here_meanwhi
     home.toft(second, &["sync"]).ok();
     home.toft(first, &["edit", &id, "-m", "written offline"]).ok();
     home.toft(first, &["delete", &gone, "-m", "not wanted"]).ok();
+    // What is written there is later by the clock.
     thread::sleep(Duration::from_millis(50));
     for id in [&id, &gone] {
         home.toft(second, &["edit", id, "-p", "0"]).ok();

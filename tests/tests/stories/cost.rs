@@ -129,6 +129,7 @@ fn one_changed_issue_takes_five_starts_of_git_and_a_look_takes_one() {
     home.toft(a, &["edit", &id, "-m", "word"]).ok();
     // To fetch, to read, who commits, to commit, to send.
     started("one changed issue", 5, &|| drop(sync(&home, a)));
+    // What was written within a tick of the last look is looked at again.
     thread::sleep(Duration::from_millis(40));
     sync(&home, a);
     started("nothing to do", 1, &|| drop(sync(&home, a)));

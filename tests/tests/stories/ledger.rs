@@ -374,6 +374,7 @@ fn the_archive_loses_nothing_whatever_is_in_it() {
     home.toft(&repo, &["close", &ids[0], "-m", "x"]).ok();
     home.toft(&repo, &["close", &ids[1], "-m", "x"]).ok();
     let compact = || home.toft(&repo, &["gc", "--ledgers", "--archive-after", "0s", "--json"]).data()[0].clone();
+    // What was closed in this millisecond is not archived yet.
     thread::sleep(std::time::Duration::from_millis(5));
     assert_eq!(compact()["archived"], 2);
     let year = fs::read_dir(&archive).unwrap().next().unwrap().unwrap().path();

@@ -290,6 +290,7 @@ fn a_claim_that_waits_is_a_task_for_clients_that_know_tasks() {
         client.answer(id)["result"]["status"] != "working"
     });
     let other = home.toft(&repo, &["add", "For another agent", "-q"]).ok();
+    // Long enough for a claim that still waits to get it.
     std::thread::sleep(std::time::Duration::from_secs(3));
     assert!(home.toft(&repo, &["ready", "-q"]).ok().contains(other.trim()));
     // A client that does not know tasks waits for its answer, and cannot ask for tasks.

@@ -214,6 +214,7 @@ fn after_a_reboot_with_a_wrong_clock_a_lease_runs_out_in_its_time() {
         home.command(&repo, "unshare", &["-m", "bash", "-c", &text]).output().unwrap().status.code()
     };
     assert_eq!(rebooted("-365d", "v"), Some(6), "nobody has watched it yet");
+    // The lease runs out while it is watched.
     thread::sleep(Duration::from_millis(1_300));
     assert_eq!(rebooted("-365d", "v"), Some(0));
 }
@@ -225,6 +226,7 @@ fn a_copy_of_a_repository_takes_nothing_from_the_original() {
     home.toft(&repo, &["claim", "--ws", "--ttl", "1s"]).ok();
     let path = home.toft(&repo, &["ws", "path", "@"]).ok().trim().to_owned();
     fs::write(Path::new(&path).join("precious.txt"), "precious").unwrap();
+    // The lease runs out.
     thread::sleep(Duration::from_millis(1_200));
     let copy = home.path().join("copy");
     home.run(home.path(), "cp", &["-a", repo.to_str().unwrap(), copy.to_str().unwrap()]);

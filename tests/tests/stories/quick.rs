@@ -99,6 +99,7 @@ fn an_edit_of_the_same_size_in_the_second_of_a_commit_is_seen_and_never_removed(
         fs::metadata(&file).unwrap().ctime() == before
     };
     assert!((0..20).any(in_one_second), "twenty tries, and none within a second");
+    // The second of the commit is over.
     std::thread::sleep(Duration::from_millis(1_100));
     assert_eq!(home.toft(&repo, &["ws", "list", name, "--json"]).data()["survey"]["changed"], 1);
     home.toft(&repo, &["finish", "--as", "a0", "release"]).ok();

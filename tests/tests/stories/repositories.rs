@@ -268,6 +268,7 @@ fn rows_of_one_worktree_are_asked_for_by_its_name_and_a_new_one_of_that_name_beg
     assert_eq!(names(&side, &["flow", "list", "--worktree", "."], "title"), ["of the side"]);
     // Again under the same name: another worktree, that inherits nothing.
     home.run(&main, "git", &["worktree", "remove", "--force", text(&side)]);
+    // Its files have other times than those of the one before.
     std::thread::sleep(std::time::Duration::from_millis(20));
     make();
     assert!(names(&side, &["flow", "list", "--worktree", "."], "title").is_empty());
@@ -332,6 +333,7 @@ fn a_store_for_every_worktree_is_a_setting() {
     // A worktree made again has a new one.
     for round in 0..2 {
         home.run(&main, "git", &["worktree", "remove", "--force", text(&side)]);
+        // Its files have other times than those of the one before.
         std::thread::sleep(std::time::Duration::from_millis(20));
         home.run(&main, "git", &["worktree", "add", "-q", text(&side), "HEAD"]);
         assert_eq!(flows(&side), 0, "{round}");

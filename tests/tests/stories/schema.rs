@@ -9,6 +9,7 @@ fn upgraded_below(home: &Home, repo: &Path, upgrade: impl FnOnce()) {
     home.toft(repo, &["--as", "w", "claim"]).ok();
     let mut waiter = home.command(repo, toft_bin(), &["--as", "z", "claim", "--wait=20s"]);
     let waiter = waiter.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Nothing shows that it waits.
     thread::sleep(Duration::from_millis(700));
     let start = Instant::now();
     upgrade();

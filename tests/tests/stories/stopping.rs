@@ -75,6 +75,7 @@ fn a_runner_that_cannot_renew_stops_its_agent_before_another_can_start() {
     let words = ["--once", "--ttl", "6s", "--grace", "500ms", "--", "sh", "-c", &script];
     let mut runner = Runner::start(&home, &repo, &env, &words);
     let agent: i32 = appears(&began).trim().parse().unwrap();
+    // It renews every two seconds, and is cut off between two of them.
     thread::sleep(Duration::from_millis(2_500));
     network.set(Weather::Cut);
     let cut = Instant::now();
@@ -91,6 +92,7 @@ fn a_runner_that_cannot_renew_stops_its_agent_before_another_can_start() {
     assert!(said(&home).contains("lost"), "it is said plainly: {}", said(&home));
     // Still cut: it ends all the same.
     send(&runner.0, Signal::SIGINT);
+    // Two that come at once are one.
     thread::sleep(Duration::from_millis(300));
     send(&runner.0, Signal::SIGINT);
     runner.ends_within(Duration::from_secs(20));
@@ -113,7 +115,7 @@ fn two_interrupts_end_an_agent_within_the_grace_though_the_server_is_away() {
     thread::sleep(Duration::from_millis(3_500));
     assert!(lives(agent), "its deadline is not here yet");
     send(&runner.0, Signal::SIGINT);
-    thread::sleep(Duration::from_millis(200));
+    until(20, "the first is heard", || said(&home).contains("Waiting for running agents"));
     send(&runner.0, Signal::SIGINT);
     let took = gone_within(agent, Duration::from_secs(2));
     eprintln!("agent gone {took:?} after two interrupts");
@@ -172,6 +174,7 @@ fn interrupts_end_everything_though_a_slot_is_stopped() {
         appears(&began);
         for signal in signals {
             send(&runner.0, *signal);
+            // Two that come at once are one.
             thread::sleep(Duration::from_millis(300));
         }
         runner.ends_within(Duration::from_secs(8));
@@ -373,6 +376,7 @@ fn a_paused_slot_rests_until_it_is_resumed() {
     let name = slot().unwrap();
     home.toft(&repo, &["pause", &name]).ok();
     home.toft(&repo, &["add", "work"]).ok();
+    // Nothing shows that the slot rests.
     thread::sleep(Duration::from_secs(1));
     let before = ticks(&home);
     thread::sleep(Duration::from_secs(3));

@@ -133,6 +133,7 @@ fn a_stale_holder_cannot_clean_up_after_the_next_one() {
     let fence = old["lease"]["token"].as_str().unwrap();
     let path = PathBuf::from(old["workspace"]["path"].as_str().unwrap());
     fs::write(path.join("work.txt"), "precious\n").unwrap();
+    // The lease runs out.
     thread::sleep(std::time::Duration::from_millis(1_300));
     let new = home.toft(&repo, &["claim", "--ws", "--as", "new", "--json"]).data();
     assert_eq!(
