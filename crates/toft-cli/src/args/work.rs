@@ -266,7 +266,7 @@ pub(crate) struct List {
     #[arg(long, value_name = "FORMAT", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "lines",
         conflicts_with_all = ["sort", "all_repos", "worktree"])]
     pub(crate) graph: Option<GraphFormat>,
-    /// Maximum number of rows
+    /// Maximum number of rows; with --graph 200 unless you say otherwise
     #[arg(long, default_value_t = super::ROWS, default_value_if("graph", clap::builder::ArgPredicate::IsPresent, "200"), value_parser = positive)]
     pub(crate) limit: usize,
     #[command(flatten)]

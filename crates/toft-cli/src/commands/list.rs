@@ -172,21 +172,31 @@ fn issues_of(
 
 /// Draws issues with what they need; those that are connected to one issue, if it was named.
 fn graph(app: &App<'_>, args: &args::List, filter: IssueFilter, format: args::GraphFormat) -> Done {
-    let now_plan = plan::plan(app.open()?)?;
+    let toft = app.open()?;
+    let now_plan = plan::plan(toft)?;
     let plan = match &args.at {
         Some(when) => now_plan.at(when)?,
         None => now_plan,
     };
-    let mut issues = match args.kind.as_deref().filter(|kind| *kind != "issues") {
+    let (issues, more) = match args.kind.as_deref().filter(|kind| *kind != "issues") {
         Some(id) => {
             // They may be closed, and anywhere in the plan.
             let all = plan.list(&IssueFilter { all: true, ..filter })?;
-            connected_to(plan.find(id)?.issue.id, all)
+            let mut connected = connected_to(plan.find(id)?.issue.id, all);
+            let more = connected.len() > args.limit;
+            connected.truncate(args.limit);
+            (connected, more)
         }
-        None => plan.list(&IssueFilter { limit: args.limit + 1, ..filter })?,
+        None => {
+            let mut search = IssueSearch::new(&filter, args.limit, false);
+            search.ask(&plan, || known_agents(toft, &filter))?;
+            if let Some(problem) = search.problems().into_iter().next() {
+                return Err(refused(problem));
+            }
+            let SearchResult { issues, more, .. } = search.finish();
+            (issues, more)
+        }
     };
-    let more = issues.len() > args.limit;
-    issues.truncate(args.limit);
     let (now, started) = (plan.now()?, plan.waiting_after_start(&issues)?);
     app.show(&Graph { issues, format, more, now, started }.view())
 }
