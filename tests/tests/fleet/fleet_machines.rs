@@ -156,7 +156,7 @@ fn commits_and_logs_are_for_those_whose_token_says_so() {
 #[ignore = "wide: servers, clones and S3"]
 fn commits_stay_where_they_are_if_the_user_wants_it() {
     let FleetTeam { owner, server: _server, url: _url, ana, far, here, there } = FleetTeam::new();
-    FleetMachine::configure(&there, "[land]\nsend = false\n");
+    FleetMachine::configure(&there, "[sync]\nserver = \"issues\"\n");
     ana.plan(&here, &["one"]);
     far.home.toft(&there, &["run", "--until-idle", "--", "sh", "-c", WRITES]).ok();
     ana.home.toft(&here, &["land", "list"]).says(format!("is in {}", there.display()));

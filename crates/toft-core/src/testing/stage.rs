@@ -17,6 +17,7 @@ use crate::{
     repository::{Place, Repository, Scope, Worktree},
     store::{LeasesOf, Store, ask},
     time::{Now, Tick, Timestamp},
+    token::Token,
     verbs::{self, Caller, Operation, Policy, Verb, calls, claim::Claimed, perform},
 };
 
@@ -110,6 +111,8 @@ pub struct Stage {
     pub place: Place,
     /// Callers are persons, with every right; otherwise they have the role that they are registered with.
     pub person: bool,
+    /// The token that every caller proves to a server.
+    pub token: Option<Token>,
     /// Calls are sent as JSON, except in randomized histories, which make millions of calls.
     pub by_wire: bool,
     ids: Mutex<IdGenerator>,
@@ -131,6 +134,7 @@ impl Stage {
             policy: Policy { ttl: Duration::from_secs(10), cap: Duration::from_secs(60), ..Policy::default() },
             place: Place { repository: Some(RepositoryId::known("rp_stage")), worktree: Some("main".into()) },
             person: true,
+            token: None,
             by_wire: true,
             ids: Mutex::new(seeded_ids(7)),
         };
@@ -174,7 +178,7 @@ impl Stage {
             policy: &self.policy,
             holds: &holds,
             role: self.person.then_some(Role::Human),
-            token: None,
+            token: self.token.as_ref(),
             op,
         };
         if !self.by_wire {

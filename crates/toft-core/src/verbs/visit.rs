@@ -48,10 +48,19 @@ impl Verb for Request {
         let worktrees = work.tx.worktrees(&self.repository.id)?;
         let seen = worktrees.iter().find(|known| known.name == self.worktree.name);
         (self.repository.created, self.repository.clone_url) = (work.now.wall, None);
-        if let Some(known) = &known {
-            // The first clone that was seen names the repository; every other adds what it knows.
-            let new = std::mem::replace(&mut self.repository, known.clone());
-            self.repository.learn(&new.roots, &new.remotes);
+        let is_maintained = work.require_token(TokenRole::Coordinator, "a coordinator registers a repository");
+        match &known {
+            Some(known) => {
+                // The first clone that was seen names the repository; every other adds what it knows. By that later clones are
+                // recognised, so what a worker says of it counts for nothing.
+                let new = std::mem::replace(&mut self.repository, known.clone());
+                if is_maintained.is_ok() {
+                    self.repository.learn(&new.roots, &new.remotes);
+                } else if seen.is_some_and(|seen| seen.path != self.worktree.path) {
+                    return Ok(false);
+                }
+            }
+            None => is_maintained?,
         }
         self.worktree.seen = seen.map_or(work.now.wall, |known| known.seen);
         if known.as_ref() == Some(&self.repository) && seen == Some(&self.worktree) {
@@ -127,5 +136,45 @@ impl Verb for List {
             listed.push((repository, worktrees));
         }
         Ok(listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{refusal::VerbError, testing::Stage, time::Timestamp, token::Token};
+
+    fn visit(id: &str, remotes: &[&str], path: &str) -> Request {
+        let id = RepositoryId::known(id);
+        let repository = Repository {
+            id: id.clone(),
+            name: "shop".into(),
+            vcs: "git".into(),
+            common_dir: "/shop/.git".into(),
+            roots: Vec::new(),
+            remotes: remotes.iter().map(|&remote| remote.to_owned()).collect(),
+            clone_url: None,
+            created: Timestamp::default(),
+        };
+        let (name, path, seen) = ("main".into(), path.into(), Timestamp::default());
+        Request { repository, worktree: Worktree { repository: id, name, path, seen } }
+    }
+
+    #[test]
+    fn worker_names_no_repository_and_teaches_nothing_of_one() {
+        let mut stage = Stage::memory();
+        let as_role = |stage: &mut Stage, role| stage.token = Some(Token { role, ..Token::default() });
+        let (own, other) = ("rp_ana000000000", "rp_000000000000");
+        as_role(&mut stage, TokenRole::Coordinator);
+        assert!(stage.perform("ana", visit(own, &["one"], "/ana")).unwrap());
+        as_role(&mut stage, TokenRole::Worker);
+        let refused = stage.perform("bob", visit(other, &["one"], "/bob"));
+        assert!(matches!(refused, Err(VerbError::Refused(Refusal::TokenDenied { .. }))), "{refused:?}");
+        assert!(!stage.perform("bob", visit(own, &["evil"], "/bob")).unwrap(), "another's checkout stays where it is");
+        let listed = stage.perform("bob", List {}).unwrap();
+        assert_eq!((listed[0].0.remotes.as_slice(), listed[0].1[0].path.as_str()), (&["one".to_owned()][..], "/ana"));
+        as_role(&mut stage, TokenRole::Coordinator);
+        assert!(stage.perform("eve", visit(own, &["two"], "/ana")).unwrap());
+        assert_eq!(stage.perform("eve", List {}).unwrap()[0].0.remotes.len(), 2);
     }
 }

@@ -39,7 +39,7 @@ impl Verb for RecordCheck {
     type Outcome = Verdict;
     const NAME: &'static str = "land.record_check";
     const ACCESS: Access = Access::Write;
-    const MAY: May<Self> = May::of(TokenRole::Worker);
+    const MAY: May<Self> = May::of(TokenRole::Coordinator);
 
     fn run(self, work: &mut VerbContext<'_>) -> VerbResult<Verdict> {
         rights::require(work, Action::Land)?;
