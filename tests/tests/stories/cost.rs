@@ -211,10 +211,10 @@ fn the_log_reads_commits_that_say_nothing_and_is_whole_in_a_shallow_clone() {
 /// System calls on files, descriptors and processes that an everyday command makes, with the binary of the dev profile in
 /// a fresh repository. Times differ from machine to machine; these do not.
 const SYSTEM_CALLS: [(&str, &[&str], usize); 4] = [
-    ("ready", &["ready"], 215),
-    ("claim", &["claim"], 514),
-    ("save", &["save", "-m", "half"], 250),
-    ("finish", &["finish", "--no-change", "done"], 536),
+    ("ready", &["ready"], 168),
+    ("claim", &["claim"], 380),
+    ("save", &["save", "-m", "half"], 235),
+    ("finish", &["finish", "--no-change", "done"], 458),
 ];
 
 #[test]
