@@ -410,7 +410,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
         Refusal::NoRoom { .. } => (
             CONFLICT,
             "no_room",
-            "toft ws gc removes workspaces whose work has landed; workspaces.most in config.toml sets the limit".into(),
+            "toft ws gc removes workspaces whose work has landed".into(),
         ),
         Refusal::Invalid { .. } => (USAGE, "invalid", String::new()),
         Refusal::MissingVariables { .. } => (USAGE, "missing_variables", "add --set NAME=VALUE for each".into()),
