@@ -407,11 +407,7 @@ fn refused(refusal: &Refusal, mut message: String) -> Failure {
             format!("toft pause --off {agent}; on a drained machine, toft pause --off --machine NAME"),
         ),
         Refusal::Exists { .. } => (CONFLICT, "exists", "choose another name".into()),
-        Refusal::NoRoom { .. } => (
-            CONFLICT,
-            "no_room",
-            "toft ws gc removes workspaces whose work has landed".into(),
-        ),
+        Refusal::NoRoom { .. } => (CONFLICT, "no_room", "toft ws gc removes workspaces whose work has landed".into()),
         Refusal::Invalid { .. } => (USAGE, "invalid", String::new()),
         Refusal::MissingVariables { .. } => (USAGE, "missing_variables", "add --set NAME=VALUE for each".into()),
         Refusal::UnknownVariables { .. } => (USAGE, "unknown_variables", "toft flow template list".into()),

@@ -1,4 +1,4 @@
-//! The page that `toft COMMAND --help` prints: what most people need, in at most [`MAX_LINES`] lines.
+//! The page that `toft COMMAND --help` prints: what most people need, on one screen.
 
 use clap::{Arg, ArgAction, Command};
 
