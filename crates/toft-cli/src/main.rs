@@ -16,7 +16,7 @@ mod setup;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 
 use crate::{args::Cli, exit::Failure, render::Output};
 
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Output::plain(false).lines(&[page]);
         return ExitCode::SUCCESS;
     }
-    let cli = match Cli::try_parse_from(&words) {
+    let cli = match args::parse(&words) {
         Ok(cli) => cli,
         Err(error) => return usage(&error, &words),
     };

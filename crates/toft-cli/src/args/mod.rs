@@ -19,6 +19,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
 use commands::commands;
+pub(crate) use commands::parse;
 
 pub(crate) use self::{
     agent::{AgentCommand, Answer, Inbox, Pause, Register, Send, Tell},
@@ -428,5 +429,28 @@ mod tests {
     fn priorities_are_typed_with_and_without_their_letter() {
         assert_eq!((priority("P1"), priority("p0"), priority("4")), (Ok(1), Ok(0), Ok(4)));
         assert!(priority("5").is_err() && priority("high").is_err());
+    }
+
+    #[test]
+    fn typed_words_parse_as_with_all_commands() {
+        for line in [
+            "ready",
+            "ls --all",
+            "-C list ready -l db",
+            "--as claim next",
+            "add list -p 1",
+            "help",
+            "ready --help",
+            "nope",
+            "claim nope nope",
+        ] {
+            let words: Vec<std::ffi::OsString> =
+                std::iter::once("toft").chain(line.split(' ')).map(Into::into).collect();
+            let shown = |parsed: Result<Cli, clap::Error>| match parsed {
+                Ok(cli) => format!("{cli:?}"),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(shown(parse(&words)), shown(Cli::try_parse_from(&words)), "{line}");
+        }
     }
 }
