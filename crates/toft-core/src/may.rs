@@ -5,7 +5,7 @@ use crate::{
     token::{Token, TokenJob, TokenRole},
 };
 
-/// Who may call a verb with a token. Without a server, everybody who reaches a store is its owner.
+/// The tokens with which a verb may be called. Without a server, everybody who reaches a store is its owner.
 #[derive(Debug)]
 pub struct May<V> {
     least: TokenRole,
@@ -39,7 +39,7 @@ impl<V> May<V> {
         Self { raised: Some(Raised { least, counts, why }), ..self }
     }
 
-    /// Whether tokens of a role may call it, for some requests at least.
+    /// Returns whether tokens of a role may call it, for some requests at least.
     #[must_use]
     pub const fn allows(&self, role: TokenRole) -> bool {
         match role {

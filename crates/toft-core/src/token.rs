@@ -160,19 +160,19 @@ pub struct Admitted {
 }
 
 impl TokenJob {
-    /// Whether this whole id is that of the task.
+    /// Returns whether this whole id is that of the task.
     #[must_use]
     pub fn is_for(&self, id: &str) -> bool {
         id == self.task.as_str()
     }
 
-    /// Whether a write names the lease, and no other task.
+    /// Returns whether a write names the lease, and no other task.
     #[must_use]
     pub fn proves(&self, fence: Option<&Fence>, id: Option<&str>) -> bool {
         fence == Some(&self.fence) && id.is_none_or(|id| self.is_for(id))
     }
 
-    /// Whether these are the lease and nothing else.
+    /// Returns whether these are the lease and nothing else.
     #[must_use]
     pub fn holds_alone(&self, holds: &[(TaskId, Fence)]) -> bool {
         !holds.is_empty() && holds.iter().all(|(task, fence)| *task == self.task && *fence == self.fence)
@@ -192,7 +192,7 @@ impl Token {
         agent == self.name || agent.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// Who asks with this token. The caller's own words count only as far as the token bears them out; whether it may ask for
+    /// Determines the asker. The caller's own words count only as far as the token bears them out; whether it may ask for
     /// that, [`perform`](crate::verbs::perform) decides.
     pub fn admit(&self, caller: &SentCaller) -> Result<Admitted, Refusal> {
         if self.host.as_ref().is_some_and(|host| *host != caller.disks) {

@@ -146,7 +146,9 @@ fn nothing_is_lost_though_many_clones_write_and_servers_are_killed() {
     let machines: Vec<(FleetMachine, PathBuf)> = (0..clones)
         .map(|number| {
             let server = if number % 2 == 0 { &first } else { &second };
-            let machine = FleetMachine::new(server, &owner, &format!("m{number}"), "worker");
+            // The first registers the repository.
+            let role = if number == 0 { "coordinator" } else { "worker" };
+            let machine = FleetMachine::new(server, &owner, &format!("m{number}"), role);
             let clone = machine.clone_of(&url, "shop");
             (machine, clone)
         })

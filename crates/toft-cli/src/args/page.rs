@@ -3,8 +3,8 @@
 use clap::{Arg, ArgAction, Command};
 
 /// What every command takes. Its options are no part of the page.
-const EVERYWHERE: &str = "Everywhere: -C DIR, --as NAME, --store STORE, --json, -q, --color, -h";
-const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
+const GLOBAL_OPTIONS: &str = "Everywhere: -C DIR, --as NAME, --store STORE, --json, -q, --color, -h";
+const PAGE_TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
 #[cfg(test)]
 const MAX_LINES: usize = 30;
 
@@ -20,14 +20,14 @@ fn laid_out(command: Command, path: &str) -> Command {
     let rare: Vec<String> = command.get_arguments().filter(is_rare).filter_map(spelled).collect();
     let also = (!rare.is_empty()).then(|| format!("Also (toft help {path}): {}", rare.join(", ")));
     let notes = command.get_after_help().map(ToString::to_string);
-    let footer: Vec<String> = also.into_iter().chain(notes).chain([EVERYWHERE.to_owned()]).collect();
+    let footer: Vec<String> = also.into_iter().chain(notes).chain([GLOBAL_OPTIONS.to_owned()]).collect();
     let below: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
     let help = Arg::new("help").short('h').long("help").help("Print this page").action(ArgAction::HelpShort);
     let command = command
         .disable_help_flag(true)
         .disable_help_subcommand(true)
         .arg(help.hide_short_help(true))
-        .help_template(TEMPLATE)
+        .help_template(PAGE_TEMPLATE)
         .after_help(footer.join("\n\n"));
     below.into_iter().fold(command, |command, name| {
         let path = format!("{path} {name}");

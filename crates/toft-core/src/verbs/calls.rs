@@ -178,7 +178,7 @@ impl Call {
         (self.check_role)(token)
     }
 
-    /// Whether tokens of a role may call it, for some requests at least.
+    /// Returns whether tokens of a role may call it, for some requests at least.
     #[must_use]
     pub fn allows(&self, role: TokenRole) -> bool {
         (self.allows)(role)

@@ -70,7 +70,7 @@ pub trait Verb: Clone + Serialize + DeserializeOwned + HasSchema + 'static {
     const NAME: &'static str;
     /// Whether it writes.
     const ACCESS: Access;
-    /// Who may call it. A verb without it does not compile.
+    /// The tokens that allow it. A verb without this does not compile.
     const MAY: May<Self>;
     /// Whether it can end a workflow.
     const ENDS: bool = false;
