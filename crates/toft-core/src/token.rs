@@ -91,7 +91,7 @@ impl TokenRole {
         Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
 
-    /// Whether a token with this role may send a verb of this name.
+    /// Returns whether a token with this role may send a verb of this name.
     #[must_use]
     pub fn may(self, verb: &str) -> bool {
         find(verb).is_some_and(|call| call.allows(self))

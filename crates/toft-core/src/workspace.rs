@@ -420,7 +420,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether it was not used for longer than the maximum.
+    /// Returns whether a workspace was not used for longer than the maximum.
     #[must_use]
     pub fn too_old(&self, workspace: &Workspace) -> bool {
         self.max_age.is_some_and(|age| self.now.since(workspace.used) >= age)

@@ -69,7 +69,7 @@ pub fn refuse_links_below(dir: &Path, name: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether a plain file or directory exists; fails if something else does.
+/// Returns whether a plain file or directory exists; fails if there is anything else in its place.
 fn is_plain(path: &Path, file: bool) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(found) if file && found.is_file() || !file && found.is_dir() => Ok(true),

@@ -126,7 +126,7 @@ pub struct SyncRules {
     pub names: Names,
     /// Commands sync automatically when the last sync was this long ago.
     pub auto: Option<Duration>,
-    /// What goes to the toft server that is the store.
+    /// The share of the repository that a toft server gets.
     pub server: ServerShare,
 }
 

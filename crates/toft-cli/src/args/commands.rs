@@ -21,7 +21,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     parsed.or_else(|_| Cli::try_parse_from(words))
 }
 
-/// Whether one of these names may be meant.
+/// Returns whether one of these names is among the typed words, or no words are being parsed.
 pub(super) fn is_typed(names: &[&str]) -> bool {
     TYPED_WORDS.with_borrow(|words| {
         words.as_ref().is_none_or(|words| words.iter().any(|word| names.iter().any(|name| word == name)))

@@ -147,7 +147,7 @@ fn attempt(store: &dyn Store, caller: &mut Caller<'_>, op: Option<Operation>, ru
         Err(VerbError::Refused(refusal)) if work.swept > 0 => {
             tx.validate_reads()?;
             drop(tx);
-            // What time ended has ended, whoever asked.
+            // Leases that time has ended are ended with any caller's rights.
             perform_allowed(store, caller, &mut VerbRun::new(sweep::Request {}))?;
             return Err(refusal.into());
         }

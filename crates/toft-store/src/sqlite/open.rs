@@ -270,7 +270,7 @@ impl SqliteStore {
         (self.clock.as_ref(), &self.wal, &self.commits)
     }
 
-    /// Whether a read leaves its snapshot to the next one.
+    /// Returns whether a read leaves its snapshot to the next one.
     pub(super) fn shares_snapshot(&self) -> bool {
         self.spans.load(Ordering::Relaxed) > 0
     }
